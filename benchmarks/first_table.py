@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 import refinecal as rc
-from refinecal.experiments import gaussian
+from refinecal.experiments import regularization
 
 
 def digits(seed: int) -> list[float]:
@@ -46,7 +46,7 @@ def main() -> None:
     """Run both experiments."""
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     show("boosted trees on digits", np.array([digits(seed) for seed in range(repeats)]))
-    show("logistic regression on the Gaussian model", gaussian.run(repeats).losses)
+    show("logistic regression on the Gaussian model", regularization.run(repeats).losses)
 
 
 if __name__ == "__main__":

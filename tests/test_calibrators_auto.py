@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
+from strategies import examples
 
 import refinecal as rc
 from refinecal._core.checks import check_sample
 from refinecal._core.sample import Sample
 from refinecal.calibrators import auto as module
-from refinecal.calibrators.auto import cross_validate
-from refinecal.resampling import deal_by_label
+from refinecal.calibrators.auto import cross_validate, deal_by_label
 
 
 def binary(n, seed=0, shift=0.0, scale=1.0):
@@ -441,6 +441,18 @@ def test_given_weights_blend_without_comparing():
     np.testing.assert_array_equal(
         again.predict_proba_logits(logits), blend.predict_proba_logits(logits)
     )
+
+
+@given(st.lists(st.floats(0.02, 1), min_size=4, max_size=4))
+@examples(20)
+def test_the_weights_of_a_blend_give_the_same_blend(weights):
+    """What was divided by its sum does not always sum to 1, and must not be divided again."""
+    labels, odds = binary(40)
+    found = np.divide(weights, np.sum(weights))
+    blend = rc.make_calibrator("auto", weights=found).fit_logits(odds, labels)
+    np.testing.assert_array_equal(blend.weights_, found)
+    found[:] = 0
+    assert blend.weights_.min() > 0
 
 
 @pytest.mark.parametrize("weights", [[1], [1, -1, 1, 1], [0, 0, 0, 0], [1, np.nan, 1, 1], 1.0])

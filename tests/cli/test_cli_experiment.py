@@ -20,9 +20,9 @@ from refinecal.cli._experiments import RunProgress, reason
 from refinecal.cli.experiment import experiment_app
 from refinecal.experiments.folder import RunFolder
 from refinecal.experiments.plan import Plan, TableKey
-from refinecal.experiments.reporting import write_table
+from refinecal.experiments.report import write_table
+from refinecal.experiments.results import read_results
 from refinecal.experiments.running import State
-from refinecal.experiments.tabular.results import read_results
 from refinecal.experiments.tabular.sets import find_tables
 
 run = partial(run_command, experiment_app)

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from rich.console import Console as RichConsole
 
 from refinecal.cli._console import Console
-from refinecal.cli._theory_options import Bar, parse_numbers, parse_rate
+from refinecal.cli._theory_options import parse_numbers, parse_rate, show_progress
 from refinecal.cli.theory import theory_app
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
@@ -288,6 +288,6 @@ def test_a_bar_is_drawn_on_a_terminal():
     drawn = io.StringIO()
     voice = Console(False, False, False)
     voice.err = RichConsole(file=drawn, force_terminal=True, width=80)
-    with Bar(voice, "cells") as bar:
+    with show_progress(voice, "cells") as bar:
         bar(3, 12)
     assert "3/12" in drawn.getvalue()

@@ -16,6 +16,7 @@ from refinecal.cli._console import ESCAPES, Console
 from refinecal.cli.experiment import experiment_app
 from refinecal.cli.experiment_vision import (
     EpochProgress,
+    ImageFiles,
     _threads,
     open_run,
     parse_augmentation,
@@ -25,13 +26,13 @@ from refinecal.experiments import running
 from refinecal.experiments.folder import RunFolder
 from refinecal.experiments.plan import AUGMENTATION, NO_AUGMENTATION, Plan, VisionPlan
 from refinecal.experiments.pools import limit_threads
-from refinecal.experiments.reporting import write_tables
+from refinecal.experiments.report import write_tables
+from refinecal.experiments.results import read_results
 from refinecal.experiments.running import State
 from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision import work as under_way
-from refinecal.experiments.vision.analysis import Analysis
+from refinecal.experiments.vision.image_analysis import Analysis
 from refinecal.experiments.vision.images import read_images
-from refinecal.experiments.vision.results import read_results
 from refinecal.experiments.vision.training import train
 from refinecal.experiments.vision.work import (
     ProgressWriter,
@@ -45,6 +46,7 @@ run = partial(run_command, experiment_app)
 
 FEW = ("--data", "images", "--no-check", "--dataset", "fashion-mnist", "--model", "small")
 QUICK = (*FEW, "--batch", 32, "--threads", 1, "--precision", "float32", "--device", "cpu")
+ONE = ("--epochs", 1, "--seeds", 1)
 GO_ON = ("--out", "run", "--resume", "--device", "cpu")
 
 
@@ -223,6 +225,24 @@ def test_images_that_moved_are_named_anew():
     assert "fashion-mnist has other images: 120+40 images" in err
 
 
+def test_part_of_the_images_is_the_same_for_everyone():
+    run("vision", "--out", "part", *QUICK, *ONE, "--train-images", 100)
+    folder = RunFolder("part")
+    content = folder.plan.content["fashion-mnist"]
+    expected = read_images("images", "fashion-mnist", check=False, n_train=100)
+    assert content == fingerprint(expected)
+    assert content.startswith("100+40 images")
+    assert "limit_train" not in content
+    more = ("--out", "part", "--resume", "--device", "cpu", "--seeds", 2)
+    run("vision", *more, "--data", "images", "--no-check")  # as many as before
+    assert RunFolder("part").plan.content == folder.plan.content
+    assert len(RunFolder("part").finished()) == 2
+    _, err = run("vision", *more, "--no-check", "--train-images", 90, code=1)
+    assert "fashion-mnist has other images: 100+40 images" in err
+    _, err = run("vision", "--out", "new", *QUICK, *ONE, "--train-images", 121, code=1)
+    assert "has 120 training images of fashion-mnist, not 121: use fewer" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -268,16 +288,17 @@ def test_the_precision_is_chosen_once(monkeypatch, is_fast):
     devices = "refinecal.experiments.vision.hardware"
     monkeypatch.setattr(f"{devices}._is_fast_at_bfloat16", lambda device: is_fast)
     expected = "bfloat16" if is_fast else "float32"
-    begin = partial(open_run, Console(quiet=True), Path("run"), Path("images"))
+    files = ImageFiles(Path("images"), check=False)
+    begin = partial(open_run, Console(quiet=True), Path("run"), files)
     given = {"datasets": ("fashion-mnist",), "models": ("small",), "epochs": 2, "seeds": 1}
-    folder = begin(given, False, 1, ("cpu",), check=False)
+    folder = begin(given, False, 1, ("cpu",))
     assert folder.plan.precision == expected
     assert json.loads(Path("run/plan.json").read_text())["precision"] == expected
     monkeypatch.setattr(f"{devices}._is_fast_at_bfloat16", lambda device: not is_fast)
     for more in ({}, {"precision": "auto"}, {"precision": expected}):
-        assert begin(more, True, 1, ("cpu",), check=False).plan == folder.plan
+        assert begin(more, True, 1, ("cpu",)).plan == folder.plan
     with pytest.raises(ValueError, match=f"--precision: {expected}, now "):
-        begin({"precision": "float32" if is_fast else "bfloat16"}, True, 1, ("cpu",), check=False)
+        begin({"precision": "float32" if is_fast else "bfloat16"}, True, 1, ("cpu",))
 
 
 def test_half_a_training_goes_on_with_the_precision_of_its_run(monkeypatch):
@@ -434,7 +455,7 @@ def test_what_is_running_is_left_alone():
     (key, _) = folder.missing()
     checkpoint = checkpoint_of(folder.path, key)
     checkpoint.mkdir(parents=True)
-    part = checkpoint / ".training.1.part.safetensors"
+    part = checkpoint / ".training.1.part.npz"
     part.touch()
     with folder.lock():
         assert "running now" in run("status", "run")[0]

@@ -224,7 +224,7 @@ def test_trainings_on_a_cluster_give_the_tables_of_processes(tmp_path, cluster, 
     import pyarrow.parquet as pq
 
     from refinecal.cli.experiment import experiment_app
-    from refinecal.experiments.tabular.results import read_results
+    from refinecal.experiments.results import read_results
 
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

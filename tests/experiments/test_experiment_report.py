@@ -9,16 +9,17 @@ from browser import WIDTHS, launch, open_page, problems
 from made_run import made_plan, made_run
 from matplotlib.figure import Figure as DrawnOn
 
-from refinecal.experiments.tabular.analysis import (
+from refinecal.experiments.report import is_report, write_report
+from refinecal.experiments.results import read_results
+from refinecal.experiments.tabular.table_analysis import (
     Analysis,
     Ends,
     describe_cut_short,
     lead,
     sentence,
 )
-from refinecal.experiments.tabular.figures import LEAST_RISE, MOST_RISE, by_property
-from refinecal.experiments.tabular.report import is_report, page, write_report
-from refinecal.experiments.tabular.results import read_results
+from refinecal.experiments.tabular.table_figures import LEAST_RISE, MOST_RISE, by_property
+from refinecal.experiments.tabular.table_report import TITLE, page
 from refinecal.report import Figure, Page, Table, write
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -37,7 +38,9 @@ def analysis(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def written(analysis, tmp_path_factory):
-    return write_report(analysis, tmp_path_factory.mktemp("made") / "report")
+    return write_report(
+        page(analysis), analysis.tables(), tmp_path_factory.mktemp("made") / "report"
+    )
 
 
 def blocks(made, kind):
@@ -153,17 +156,17 @@ def test_tuned_is_said_to_be_without_the_default_where_it_is_first_shown(analysi
 
 @pytest.mark.slow
 def test_the_page_is_the_same_bytes_again_and_escapes_what_it_shows(analysis, written, tmp_path):
-    again = write_report(analysis, tmp_path / "report")
+    again = write_report(page(analysis), analysis.tables(), tmp_path / "report")
     assert again.read_bytes() == written.read_bytes()
     assert "<b>too large</b>" not in written.read_text("utf-8")
 
 
 @pytest.mark.slow
 def test_a_report_is_known_by_its_page(written, tmp_path):
-    assert is_report(written.parent)
-    assert not is_report(tmp_path)
+    assert is_report(written.parent, TITLE)
+    assert not is_report(tmp_path, TITLE)
     write(Page("Another page", "Of ours."), tmp_path / "report.html")
-    assert not is_report(tmp_path)
+    assert not is_report(tmp_path, TITLE)
 
 
 @pytest.mark.slow

@@ -16,18 +16,13 @@ from sklearn.metrics import log_loss, roc_auc_score
 from strategies import examples
 
 import refinecal as rc
+from refinecal.experiments.comparing import relative, summarize
 from refinecal.experiments.plan import TableKey
-from refinecal.experiments.reporting import write_table, write_tables
-from refinecal.experiments.tabular.analysis import Analysis
-from refinecal.experiments.tabular.differences import compare, of_trainings, relative, summarize
-from refinecal.experiments.tabular.results import (
-    AUTO,
-    CALIBRATIONS,
-    Row,
-    judge,
-    merge_results,
-    read_results,
-)
+from refinecal.experiments.report import write_table, write_tables
+from refinecal.experiments.results import merge_results, read_results
+from refinecal.experiments.tabular.differences import compare, of_trainings
+from refinecal.experiments.tabular.procedures import AUTO, CALIBRATIONS, Row, judge
+from refinecal.experiments.tabular.table_analysis import Analysis
 
 
 def unit(config=0, **changes):

@@ -10,13 +10,13 @@ from command_runs import run_command
 from made_vision import made_plan, made_run
 
 from refinecal.cli.experiment import experiment_app
-from refinecal.experiments.reporting import write_tables
+from refinecal.experiments.report import write_tables
+from refinecal.experiments.results import read_results
 from refinecal.experiments.vision import cost
-from refinecal.experiments.vision.analysis import Analysis
 from refinecal.experiments.vision.archives import FILES
 from refinecal.experiments.vision.cost import IMAGES
+from refinecal.experiments.vision.image_analysis import Analysis
 from refinecal.experiments.vision.images import DATASETS
-from refinecal.experiments.vision.results import read_results
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "vision-experiment.md").read_text(encoding="utf-8")
 READ, LOOP, CALIBRATE = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.S)

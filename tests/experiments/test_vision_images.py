@@ -114,16 +114,35 @@ def test_packed_and_unpacked_idx_may_be_mixed(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["cifar-10-batches-bin", "cifar-10-batches-py"])
-def test_the_first_batches_alone_without_checks(tmp_path, form):
+def test_the_first_images_need_only_the_first_batches(tmp_path, form):
     images = stored(tmp_path, form)
     for i in (4, 5):
         next(tmp_path.glob(f"*/data_batch_{i}*")).unlink()
-    found = read_images(tmp_path, "cifar10", check=False)
-    np.testing.assert_array_equal(found.train_x, images.train_x[:18])
-    np.testing.assert_array_equal(found.train_y, images.train_y[:18])
+    for n in (18, 16, 2):
+        found = read_images(tmp_path, "cifar10", check=False, n_train=n)
+        np.testing.assert_array_equal(found.train_x, images.train_x[:n])
+        np.testing.assert_array_equal(found.train_y, images.train_y[:n])
+    with pytest.raises(
+        FileNotFoundError, match=r"data_batch_4.*use only the training images before"
+    ):
+        read_images(tmp_path, "cifar10", check=False, n_train=19)
 
 
-def test_with_checks_every_batch_must_be_there(tmp_path, monkeypatch):
+@pytest.mark.parametrize("form", FORMS)
+def test_the_first_images_are_the_same_in_every_form(tmp_path, form):
+    images = stored(tmp_path, form)
+    n = len(images.train_y) - 7
+    found = read_images(tmp_path, images.name, check=False, n_train=n)
+    np.testing.assert_array_equal(found.train_x, images.train_x[:n])
+    np.testing.assert_array_equal(found.train_y, images.train_y[:n])
+    np.testing.assert_array_equal(found.test_x, images.test_x)
+    with pytest.raises(
+        ValueError, match=rf"has {n + 7} training images of {images.name}, not {n + 8}"
+    ):
+        read_images(tmp_path, images.name, check=False, n_train=n + 8)
+
+
+def test_without_fewer_images_every_batch_must_be_there(tmp_path, monkeypatch):
     stored(tmp_path, "cifar-10-batches-bin")
     declare_official(tmp_path, monkeypatch)
     (tmp_path / "cifar-10-batches-bin" / "data_batch_5.bin").unlink()
@@ -194,8 +213,6 @@ def test_the_table_of_official_files():
 def test_each_missing_file_is_named(tmp_path, form):
     name = stored(tmp_path, form).name
     for path in files_in(tmp_path):
-        if "data_batch" in path.name and "_1" not in path.name:
-            continue  # without checks, these may be absent
         raw = path.read_bytes()
         path.unlink()
         with pytest.raises(FileNotFoundError) as caught:

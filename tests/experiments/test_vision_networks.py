@@ -10,7 +10,7 @@ from torch.nn.functional import conv2d, cross_entropy, relu
 from torch.utils.flop_counter import FlopCounterMode
 
 from refinecal.experiments.plan import MODELS
-from refinecal.experiments.vision.analysis import MODEL_WORDS
+from refinecal.experiments.vision.image_analysis import MODEL_WORDS
 from refinecal.experiments.vision.networks import (
     NETWORKS,
     flops,

@@ -262,7 +262,7 @@ def test_what_is_finished_needs_no_checkpoint(tmp_path):
     one, other, *rest = folder.missing()
     for key in (one, other):
         checkpoint_of(folder.path, key).mkdir(parents=True)
-        (checkpoint_of(folder.path, key) / ".training.1.part.safetensors").write_text("…")
+        (checkpoint_of(folder.path, key) / ".training.1.part.npz").write_text("…")
     folder.unit_path(one).write_text("…")
     tidy(folder)
     assert not checkpoint_of(folder.path, one).exists()

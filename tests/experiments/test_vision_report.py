@@ -14,11 +14,18 @@ from made_vision import CALIBRATED, REFINED, RISK, made_plan, made_run, made_uni
 
 from refinecal.cli._console import Console
 from refinecal.cli.experiment_report import images_to_dict, report, show_images
+from refinecal.experiments.comparing import compare_paired
 from refinecal.experiments.folder import RunFolder
-from refinecal.experiments.vision.analysis import Analysis, Procedure, format_mean, lead, sentence
-from refinecal.experiments.vision.intervals import compare_paired
-from refinecal.experiments.vision.report import cards, is_report, page, write_report
-from refinecal.experiments.vision.results import read_results
+from refinecal.experiments.report import is_report, write_report
+from refinecal.experiments.results import read_results
+from refinecal.experiments.vision.image_analysis import (
+    Analysis,
+    Procedure,
+    format_mean,
+    lead,
+    sentence,
+)
+from refinecal.experiments.vision.image_report import TITLE, cards, page
 from refinecal.report import Figure, Page, Section, Table, Written, render
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -378,7 +385,8 @@ def test_the_command_for_programs(short, tmp_path):
     assert len(found["means"]) == 7 * 5
     assert {each["published"] for each in found["means"]} == {None}
     assert len(found["tables"]) == 7
-    again = write_report(Analysis(read_results(short)), tmp_path / "again")
+    analysis = Analysis(read_results(short))
+    again = write_report(page(analysis), analysis.tables(), tmp_path / "again")
     assert again.read_bytes() == (tmp_path / "out" / "report.html").read_bytes()
     _check_pictures(tmp_path / "out" / "figures")
 
@@ -450,10 +458,10 @@ def test_a_report_goes_to_no_place_that_holds_anything_else(short, tmp_path, mon
         _, err = run_command(app, "report", short, "-o", out, code=1)
         assert said in " ".join(err.split())
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["means.csv"]
-    assert not is_report(tmp_path / "of-tables")
+    assert not is_report(tmp_path / "of-tables", TITLE)
     for _ in range(2):  # an older report is replaced
         run_command(app, "report", short, "-o", "new")
-    assert is_report(tmp_path / "new")
+    assert is_report(tmp_path / "new", TITLE)
 
 
 def test_help_tells_of_both_kinds_of_runs():

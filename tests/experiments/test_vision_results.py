@@ -23,22 +23,22 @@ from made_vision import (
 )
 from scipy import stats
 
+from refinecal.experiments.comparing import Mean, compare_paired, mean_of, welch_difference
 from refinecal.experiments.folder import RunFolder
 from refinecal.experiments.plan import Plan
-from refinecal.experiments.reporting import write_tables
-from refinecal.experiments.tabular.results import read_results as read_tabular_results
+from refinecal.experiments.report import write_tables
+from refinecal.experiments.results import merge_results, read_results
 from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision import cost
-from refinecal.experiments.vision.analysis import (
+from refinecal.experiments.vision.cost import PUBLISHED, published
+from refinecal.experiments.vision.history import METRICS, SCORES
+from refinecal.experiments.vision.image_analysis import (
     REFERENCE,
     Analysis,
     Procedure,
     best_of,
     departures,
 )
-from refinecal.experiments.vision.cost import PUBLISHED, published
-from refinecal.experiments.vision.intervals import Mean, compare_paired, mean_of, welch_difference
-from refinecal.experiments.vision.results import METRICS, SCORES, merge_results, read_results
 
 GROUP = ("cifar10", "resnet18")
 numbers = st.floats(-100, 100, width=32)
@@ -544,6 +544,6 @@ def test_a_run_that_grew_makes_the_tables_of_one_that_was_planned_so(tmp_path):
 def test_runs_of_the_other_experiment_are_refused(run, tmp_path):
     tables = RunFolder.create(tmp_path / "tables", Plan(({"name": "adult"},), ("mlp",)))
     with pytest.raises(ValueError, match="run of the tabular experiment, not of the vision one"):
-        read_results(tables.path)
+        read_results(tables.path, "vision")
     with pytest.raises(ValueError, match="run of the vision experiment, not of the tabular one"):
-        read_tabular_results(run)
+        read_results(run, "tabular")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from scipy.stats import ttest_1samp
 
 from refinecal.cli.demo import describe_gain
-from refinecal.experiments.gaussian import draw_curves, run
+from refinecal.experiments.regularization import draw_curves, run
 from refinecal.theory import BetaSpectrum, minimise, path
 
 LAMS = np.array([0.02, 0.2, 2.0, 20.0])

@@ -62,7 +62,7 @@ def test_the_ends_of_a_slider_are_on_it_and_no_more(name):
         assert settings_of(explorer_page(**{name: edge}))["start"][name] == edge
     low, high = RANGES[name]
     for wrong in (low * 0.99, high * 1.01, 0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=f"{name} is .*from {low:g} to {high:g}"):
+        with pytest.raises(ValueError, match=f"{name} is .*between {low:g} and {high:g}"):
             explorer_page(**{name: wrong})
     for wrong in (None, "many", [0.5, 0.6]):
         with pytest.raises(TypeError, match=f"{name} is .*must be a number"):

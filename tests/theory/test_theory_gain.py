@@ -399,11 +399,11 @@ def test_only_with_a_scale_do_units_not_matter():
         ({"level": float("nan")}, "level is nan.*such as 0.9"),
         ({"level": "a"}, "level is 'a': it must be a number between 0 and 1"),
         ({"n_draws": -1}, "n_draws is -1"),
-        ({"n_draws": 2.5}, "n_draws is 2.5: it must be a whole number, 0 or more"),
+        ({"n_draws": 2.5}, "n_draws is 2.5: it must be a whole number of at least 0"),
         ({"n_train": 0}, "n_train is 0"),
-        ({"n_train": "a"}, "n_train is 'a': it must be a whole number, 1 or more"),
+        ({"n_train": "a"}, "n_train is 'a': it must be a whole number of at least 1"),
         ({"n_train": 2.5}, "n_train is 2.5: it must be a whole number"),
-        ({"seed": -1}, "seed is -1: it must be a whole number, 0 or more"),
+        ({"seed": -1}, "seed is -1: it must be a whole number of at least 0"),
         ({"seed": None}, "seed is None: it must be a whole number"),
     ],
 )
@@ -511,11 +511,9 @@ def test_the_order_of_rows_does_not_matter(seed, size, skewed):
     one, other = (predict_gain(X[rows], y[rows], n_draws=5) for rows in (np.arange(len(y)), order))
     assert other.trust == one.trust
     assert other.doubts == one.doubts
-    assert other.gain == pytest.approx(one.gain, rel=1e-3, abs=1e-6)
-    assert other.C_risk == pytest.approx(one.C_risk, rel=1e-3)
-    for name, ends in one.intervals.items():  # a choice in a flat valley amplifies rounding
-        rel = 0.5 if name.startswith("C_") else 0.05
-        assert other.intervals[name] == pytest.approx(ends, rel=rel, abs=1e-5), name
+    assert other.gain == one.gain
+    assert other.C_risk == one.C_risk
+    assert other.intervals == one.intervals
 
 
 def test_sorted_rows_are_doubted_as_shuffled_ones():

@@ -106,7 +106,7 @@ def test_a_map_says_what_it_is(small):
         ({"bayes_errors": [0.1, 0.7]}, ValueError, r"bayes_error\[1\] is 0.7"),
         ({"bayes_errors": [np.nan]}, ValueError, r"bayes_errors\[0\] is nan"),
         ({"processes": 0}, ValueError, "processes is 0"),
-        ({"processes": 1.5}, TypeError, "processes is 1.5"),
+        ({"processes": 1.5}, ValueError, "processes is 1.5"),
         ({"method": "svm", "processes": 1}, ValueError, "method is 'svm'"),
         ({"spectra": PointSpectrum([1.0]), "loss": "hinge", "processes": 1}, ValueError, "loss"),
     ],

@@ -277,7 +277,7 @@ def test_features_of_very_different_scales_are_welcome():
         ({"signal": -1.0}, ValueError, "signal is -1"),
         ({"signal": np.nan}, ValueError, "signal is nan"),
         ({"signal": 1.0, "n_features": 0}, ValueError, "n_features is 0"),
-        ({"signal": 1.0, "n_features": 2.5}, TypeError, "n_features is 2.5"),
+        ({"signal": 1.0, "n_features": 2.5}, ValueError, "n_features is 2.5"),
     ],
 )
 def test_bad_draws_are_refused(options, kind, words):

@@ -483,6 +483,7 @@ def test_text_that_names_none(text, message):
         (lambda: PointSpectrum([1]).bayes_error_of(-1), "signal is -1"),
         (lambda: PointSpectrum([1]).bayes_error_of([0, np.inf]), r"signal\[1\] is inf"),
         (lambda: PointSpectrum([1]).draw(-1), "n is -1"),
+        (lambda: PointSpectrum([1]).draw(1.5), "n is 1.5"),
     ],
 )
 def test_bad_values_are_named(make, message):
@@ -497,7 +498,6 @@ def test_bad_values_are_named(make, message):
         (lambda: UniformSpectrum(None, 1), "low is None"),
         (lambda: PointSpectrum(["x"]), "values is .'x'., but must be a number or an array"),
         (lambda: PointSpectrum([1]).signal_for("a lot"), "bayes_error is 'a lot'"),
-        (lambda: PointSpectrum([1]).draw(1.5), "n is 1.5"),
         (lambda: parse_spectrum(BetaSpectrum(1, 1)), "spectrum is BetaSpectrum.*must be a string"),
     ],
 )

@@ -14,13 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.checks import check_whole
-from refinecal._core.sample import Sample, on_cpu
+from refinecal._core.sample import Sample, deal_at_random, row_keys
 from refinecal.calibrators._newton import mixture_weights
-from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import as_calibrator, make_calibrator
-from refinecal.calibrators.temperature import TemperatureScaling
-from refinecal.losses import get_loss
-from refinecal.resampling import deal_by_label
+from refinecal.calibrators.base import Calibrator, as_calibrator, make_calibrator
+from refinecal.losses import get_loss, row_losses
 
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -75,7 +72,7 @@ class AutoCalibrator(Calibrator):
         If ``False``, pick the simplest family within one standard error of the best. On nearly 200 sets of
         real predictions the blend had the smaller loss.
     weights : sequence of float, optional
-        Blend the families with these weights, without comparing them.
+        Blend the families with these weights, scaled to sum to 1, without comparing them.
 
     Attributes
     ----------
@@ -112,6 +109,7 @@ class AutoCalibrator(Calibrator):
 
     laplace = False  # the families smooth
     _weighs_rows = True
+    _steps_by = "temperature"
     names_: list[str]
     losses_: Floats
     differences_: Floats
@@ -160,7 +158,9 @@ class AutoCalibrator(Calibrator):
 
     def explain(self) -> str:
         """Return what was compared, what was chosen and why, as a table (± is one standard error)."""
-        self._check_fitted()
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self)
         lines = textwrap.wrap(self.reason_, 80)
         compared = bool(self.losses_.any())
         if compared:
@@ -173,24 +173,21 @@ class AutoCalibrator(Calibrator):
 
     # ---- choosing ----------------------------------------------------------------------------------------
 
-    def _step_calibrator(self) -> Calibrator:
-        return TemperatureScaling()
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).drop_weightless()
         families = self._families(sample)
         m = len(families)
         self.names_ = list(families)
         self.losses_, self.differences_, self.errors_ = np.zeros((3, m))
         if self.weights is not None:
-            found = np.asarray(self.weights, dtype=np.float64)
+            found = np.array(self.weights, dtype=np.float64)
             legal = np.isfinite(found) & (found >= 0)
             if found.shape != (m,) or not legal.all() or not found.sum() > 0:
                 raise ValueError(
                     f"weights is {self.weights!r}: it must hold {m} numbers of at least 0, one per family, "
                     "not all 0"
                 )
-            self.weights_ = found / found.sum()
+            rounded = abs(found.sum() - 1) < 1e-13  # a blend's own weights stay exactly the same
+            self.weights_ = found if rounded else found / found.sum()
             self.reason_ = f"{self._summary()}: given weights"
         else:
             cv = check_whole("cv", self.cv, 2)
@@ -301,9 +298,39 @@ def cross_validate(
             known = rows.replace(weights=total - part).drop_weightless()
             new = rows.replace(weights=part).drop_weightless().expand_soft_labels()
             fitted = [deepcopy(one)._fit_sample(known, threads) for one in families]
-            losses.append(np.stack([one._losses(new, get_loss("log")) for one in fitted], axis=1))
+            each = [row_losses(new, get_loss("log"), one._log_proba) for one in fitted]
+            losses.append(np.stack(each, axis=1))
             counts.append(np.asarray(new.weights))
     return np.minimum(np.concatenate(losses), LARGEST), np.concatenate(counts)
+
+
+def deal_by_label(sample: Sample, n_folds: int, most: int) -> tuple[Sample, Floats]:
+    """Return distinct rows, at most ``most``, and the weight of each in each fold.
+
+    Within each label, rows are assigned to folds in turn, and copies of a row at random. The order of rows
+    and the numbers of the labels do not matter.
+    """
+    plain = sample.replace(weights=None)
+    keys = np.stack(row_keys(plain))
+    order = np.lexsort(keys)
+    new = np.ones(sample.n, dtype=bool)  # whether a row differs from the one before
+    new[1:] = (np.diff(keys[:, order]) != 0).any(axis=0)
+    weights = np.ones(sample.n) if sample.weights is None else sample.weights
+    copies: Floats = np.bincount(np.cumsum(new) - 1, weights[order]).astype(np.float64)
+    rows = plain.take(order[new])
+    pack = np.random.default_rng(0).permutation(rows.n)[:most]
+    rows, copies = rows.take(np.sort(pack)), copies[np.sort(pack)]
+    pack = np.argsort(np.argsort(pack))  # the rank of each row
+    first = np.empty(rows.n, dtype=np.int64)  # the fold of a single copy
+    for label in np.unique(rows.labels):
+        own = np.flatnonzero(rows.labels == label)
+        own = own[np.argsort(pack[own])]
+        first[own] = pack[own[0]] + np.arange(len(own))
+    turn = (np.arange(n_folds) - first[:, None]) % n_folds
+    parts = np.where(turn == 0, copies[:, None], 0.0)
+    several = copies >= 2
+    parts[several] = deal_at_random(copies[several], n_folds)
+    return rows, parts
 
 
 def _blend(probs: Floats, counts: Floats, near: NDArray[np.bool_], share: float) -> Floats:

@@ -1,19 +1,18 @@
-"""Calibrators built on others: one-vs-rest, one-vs-one, and smoothing."""
+"""Calibrators built on others: one-vs-rest, one-vs-one, smoothing, and custom objects."""
 
 from __future__ import annotations  # so that help() shows types by name
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.sample import Sample, log_odds, log_softmax, on_cpu
+from refinecal._core.sample import Sample, against_rest, log_odds, log_softmax, split_odds
 from refinecal.calibrators._pairs import Curves, couple, evaluate, pack, polynomial
-from refinecal.calibrators.base import Calibrator, Floats
-from refinecal.calibrators.registry import as_calibrator
+from refinecal.calibrators.base import Calibrator, Floats, as_calibrator
 
 NUMBERS = 2**22  # worked on together: 32 MB
 NEAR = 2**19  # numbers that stay in a cache, 4 MB
@@ -30,28 +29,6 @@ class _Wrapper(Calibrator):
 
     def _counts_rows(self) -> bool:
         return self.laplace or as_calibrator(self.calibrator)._counts_rows()
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters of the constructor; with ``deep``, also those of the inner calibrator."""
-        params = super().get_params(deep)
-        if deep and hasattr(self.calibrator, "get_params"):
-            inner = self.calibrator.get_params(deep=True)
-            params |= {f"calibrator__{name}": value for name, value in inner.items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters of the constructor, or ``calibrator__name`` of the inner calibrator."""
-        start = "calibrator__"
-        inner = {name: value for name, value in params.items() if name.startswith(start)}
-        super().set_params(**{name: params[name] for name in params if name not in inner})
-        if inner:
-            if not hasattr(self.calibrator, "set_params"):
-                raise ValueError(
-                    f"calibrator is {self.calibrator!r}, which has no parameters to set: pass an object, "
-                    "such as make_calibrator('isotonic')"
-                )
-            self.calibrator.set_params(**{n.removeprefix(start): v for n, v in inner.items()})
-        return self
 
 
 class LaplaceSmoothing(_Wrapper):
@@ -97,14 +74,62 @@ class LaplaceSmoothing(_Wrapper):
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         try:
-            self.calibrator_ = as_calibrator(self.calibrator)._fit_sample(
-                on_cpu(sample), threads, start
-            )
+            self.calibrator_ = as_calibrator(self.calibrator)._fit_sample(sample, threads, start)
         except ValueError as error:  # name the inner calibrator
             raise ValueError(f"LaplaceSmoothing of {self.calibrator}: {error}") from error
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return self.calibrator_._map(logits)
+
+
+class UserCalibrator(Calibrator):
+    """Any object with ``fit(probs, y)`` and ``predict_proba(probs)``, such as a classifier."""
+
+    laplace = False
+
+    def __init__(self, user: Any) -> None:
+        self.user = user
+
+    @property
+    def n_parameters(self) -> int:
+        raise AttributeError(
+            "the number of parameters is only known for calibrators of this package"
+        )
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        sample = sample.expand_soft_labels()
+        probs = np.exp(log_softmax(sample.logits))
+        if sample.weights is None:
+            self.user.fit(probs, sample.labels)
+            return
+        try:
+            self.user.fit(probs, sample.labels, sample_weight=sample.weights)
+        except TypeError as error:
+            raise TypeError(
+                f"{type(self.user).__name__}.fit takes no sample_weight: omit sample_weight= and soft "
+                "labels"
+            ) from error
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        k = logits.shape[1]
+        found = np.asarray(self.user.predict_proba(np.exp(log_softmax(logits))), dtype=np.float64)
+        if found.ndim == 1:
+            found = np.stack([1 - found, found], axis=1)
+        known = np.asarray(getattr(self.user, "classes_", np.arange(k))).astype(int)
+        name = f"{type(self.user).__name__}.predict_proba"
+        expected = len(logits), len(known)
+        if found.shape != expected:
+            raise ValueError(f"{name} returned shape {found.shape}, expected {expected}")
+        good = (found >= 0).all(axis=1) & (np.abs(found.sum(axis=1) - 1) <= 1e-3)
+        if not good.all():
+            row = int(np.flatnonzero(~good)[0])
+            raise ValueError(
+                f"{name} returned {found[row]} for one row: it must return probabilities that sum to 1"
+            )
+        probs = np.zeros((len(logits), k))
+        probs[:, known] = found  # a class missing from a fold has probability 0
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(probs))
 
 
 class _BinaryProblems(_Wrapper):
@@ -131,7 +156,6 @@ class _BinaryProblems(_Wrapper):
         """Return the binary problems."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).drop_weightless()
         self.calibrators_, members, expected = [], [], []
         for problem in [sample] if sample.k == 2 else self._problems(sample):
             weights = np.ones(problem.n) if problem.weights is None else problem.weights
@@ -202,12 +226,7 @@ class OneVsRest(_BinaryProblems):
 
     def _problems(self, sample: Sample) -> Iterator[Sample]:
         odds = log_odds(sample.logits.astype(np.float64))
-        for j in range(sample.k):
-            logits = _split_odds(odds[:, j])
-            if sample.soft is None:
-                yield Sample((sample.labels == j).astype(np.int64), logits, sample.weights)
-            else:
-                yield _make_soft(logits, sample.soft[:, j], sample.weights)
+        return (against_rest(sample, odds[:, j], j) for j in range(sample.k))
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         if logits.shape[1] == 2:
@@ -217,7 +236,7 @@ class OneVsRest(_BinaryProblems):
             odds = log_odds(logits[start : start + step].astype(np.float64))
             part = logs[start : start + step]
             for j in range(logits.shape[1]):
-                pair, member = _split_odds(odds[:, j]), self.members_[j]
+                pair, member = split_odds(odds[:, j]), self.members_[j]
                 if member >= 0:
                     part[:, j] = self.calibrators_[member]._log_proba(pair)[:, 1]
                 else:
@@ -325,11 +344,6 @@ def _pairs(k: int) -> list[tuple[int, int]]:
     return [(i, j) for j in range(k) for i in range(j)]
 
 
-def _split_odds(odds: Floats) -> Floats:
-    """Return log-odds as two columns, where infinities become -inf."""
-    return np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
-
-
 def _take_pair(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) -> Floats:
     """Return the logits of two classes, i < j; equal where both are -inf."""
     pair = np.array(logits[:, i : j + 1 : j - i][rows], dtype=np.float64, order="C")
@@ -338,15 +352,11 @@ def _take_pair(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) ->
     return pair
 
 
-def _make_soft(logits: Floats, share: Floats, weights: Floats | None) -> Sample:
-    """Return a binary problem with soft labels."""
-    soft = np.stack([1 - share, share], axis=1)
-    return Sample(soft.argmax(axis=1), logits, weights, soft)
-
-
 def _make_soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
     """Return the rows with a share of two classes, weighted by it."""
     mass = soft[:, i] + soft[:, j]
     rows = np.flatnonzero(mass)
     weights = mass[rows] * (1 if sample.weights is None else sample.weights[rows])
-    return _make_soft(_take_pair(sample.logits, i, j, rows), soft[rows, j] / mass[rows], weights)
+    share = soft[rows, j] / mass[rows]
+    pair = np.stack([1 - share, share], axis=1)
+    return Sample(pair.argmax(axis=1), _take_pair(sample.logits, i, j, rows), weights, pair)

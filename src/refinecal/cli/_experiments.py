@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
@@ -92,7 +92,11 @@ class RunProgress:
 
     def progress(self, state: State) -> tuple[float, float, str]:
         """Return how much is done, of how much, and the same in words."""
-        return state.finished + state.failed, state.total, describe_progress(state)
+        return (
+            state.finished + state.failed,
+            state.total,
+            describe_progress(state, state.seconds_left),
+        )
 
 
 def reason(text: str) -> str:
@@ -104,15 +108,15 @@ def reason(text: str) -> str:
     return clean(shorten(use_option_names(text, FILE_RULES), LONGEST, placeholder=" …"))
 
 
-def describe_progress(state: State) -> str:
-    """Return what is done, what failed, and the time that is left, in words."""
+def describe_progress(state: State, left: float | None, under_way: Sequence[str] = ()) -> str:
+    """Return what is done, what failed, the time that is left, and what is under way, in words."""
     from refinecal.experiments.rates import duration
 
-    left = state.seconds_left
     parts = [
         f"{state.finished + state.failed}/{state.total}",
         f"{state.failed} failed" if state.failed else "",
         "" if left is None else f"{duration(left)} left",
+        *under_way,
     ]
     return "  ".join(part for part in parts if part)
 

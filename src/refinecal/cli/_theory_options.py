@@ -17,6 +17,9 @@ from refinecal.cli._options import OUTPUT, choice, file, number
 from refinecal.cli._outputs import check_output
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from refinecal.report import Page
     from refinecal.theory.spectrum import Spectrum
 
 FIGURES = (".png", ".svg", ".pdf")
@@ -101,33 +104,17 @@ TableKind = Annotated[
 ]
 
 
-class Bar:
-    """A progress bar on stderr, called with the number of finished items and the total."""
+@contextmanager
+def show_progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr; it moves when called with the number of finished items and the total."""
+    from rich import progress as bars
 
-    def __init__(self, console: Console, what: str) -> None:
-        from rich import progress as bars
-
-        self._bar = bars.Progress(
-            bars.TextColumn(what),
-            bars.BarColumn(bar_width=20),
-            bars.MofNCompleteColumn(),
-            bars.TimeElapsedColumn(),
-            console=console.err,
-            transient=True,
-            disable=console.quiet or not console.err.is_terminal,
-        )
-        self._task = self._bar.add_task(what, total=None, start=True)
-
-    def __enter__(self) -> Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *about: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Move the bar."""
-        self._bar.update(self._task, completed=done, total=total)
+    columns = bars.BarColumn(bar_width=20), bars.MofNCompleteColumn(), bars.TimeElapsedColumn()
+    hidden = console.quiet or not console.err.is_terminal
+    look: Any = {"console": console.err, "transient": True, "disable": hidden}
+    with bars.Progress(bars.TextColumn(what), *columns, **look) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 # ---- values that typer cannot parse ------------------------------------------------------------------------
@@ -191,10 +178,10 @@ def explain_failures(advice: str = "Give") -> Iterator[None]:
 # ---- figures -----------------------------------------------------------------------------------------------
 
 
-def check_figure(path: Path | None, table: str) -> Path | None:
-    """Check that a figure and its table can be written; return the path of the table."""
+def check_figure(path: Path | None, table: str) -> dict[str, Path | None]:
+    """Check that a figure and its table can be written; return their paths by name, or None for both."""
     if path is None:
-        return None
+        return {"figure": None, "table": None}
     if path.suffix.lower() not in FIGURES:
         raise typer.BadParameter(
             f"{path} is a figure, but does not end in {', '.join(FIGURES)}", param_hint="--out"
@@ -210,7 +197,7 @@ def check_figure(path: Path | None, table: str) -> Path | None:
             f"--out: the table of the figure would replace {show_path(table_path)}, which this command "
             "did not write: choose another name for the figure"
         )
-    return table_path
+    return {"figure": path, "table": table_path}
 
 
 def _is_our_table(path: Path) -> bool:
@@ -225,30 +212,35 @@ def _is_our_table(path: Path) -> bool:
     return any({*schema.names} >= columns for columns in OUR_TABLES)
 
 
-def write_figure(
+def show_page(
     console: Console,
-    paths: tuple[Path, Path],
+    page: Page,
     size: tuple[float, float],
     columns: Mapping[str, Any],
-    draw: Callable[..., object],
-    *content: Any,
+    draw: Callable[[Figure], object],
+    otherwise: str = "",
 ) -> None:
-    """Draw a figure of a size in inches on white, write it and its table, and say where they are.
+    """Show a page; draw its figure of a size in inches on white, and write it and its table.
 
-    Files are written completely or not at all; the same figure gives the same file.
+    Files are written completely or not at all; the same figure gives the same file. If no file is asked for,
+    a line says what ``otherwise`` shows.
     """
+    console.print_page(page)
+    path, table_path = page.data["figure"], page.data["table"]
+    if path is None:
+        console.say(otherwise)
+        return
     import pyarrow as pa
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     from refinecal.tabular.files import create_table
 
-    path, table_path = paths
     figure = Figure(figsize=size, facecolor="white")
     kind = path.suffix.lower().removeprefix(".")
     metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with atomic_write(os.path.realpath(path)) as part, rc_context({"svg.hashsalt": "refinecal"}):
-        draw(figure, *content)
+        draw(figure)
         figure.savefig(part, format=kind, dpi=DOTS_PER_INCH, metadata=metadata[kind])
     with create_table(table_path) as out:
         out.write(pa.table(dict(columns)))

@@ -12,7 +12,7 @@ from refinecal.cli._console import Console, command, show_path
 from refinecal.cli.fit import fit_table, say_predict
 
 if TYPE_CHECKING:
-    from refinecal.experiments.gaussian import Experiment
+    from refinecal.experiments.regularization import Experiment
     from refinecal.report import Page
 
 TABLE, RUN, GAUSSIAN = "digits.csv", "digits-run", "gaussian.html"
@@ -46,7 +46,7 @@ def demo(
     verbose: option.Verbose = False,
 ) -> None:
     """Fit boosted trees to a real table, and choose a regularization for the paper's Gaussian model."""
-    from refinecal.experiments.gaussian import run
+    from refinecal.experiments.regularization import run
     from refinecal.report import write
     from refinecal.tabular.data import Options
     from refinecal.tabular.job import FitRequest
@@ -90,7 +90,7 @@ def write_digits(folder: Path) -> Path:
 
 def gaussian_page(found: Experiment, seed: int) -> Page:
     """Return the page of the Gaussian experiment."""
-    from refinecal.experiments.gaussian import draw_curves
+    from refinecal.experiments.regularization import draw_curves
     from refinecal.report import Card, Column, Figure, Page, Section, Table
     from refinecal.report.of_evaluation import facts_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +11,11 @@ import typer
 
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import MODEL, Json, Quiet, Verbose, file, flag, number
-from refinecal.cli._theory_options import Bar
+from refinecal.cli._theory_options import show_progress
 
 if TYPE_CHECKING:
-    from refinecal.experiments.tabular.analysis import Analysis as TableAnalysis
-    from refinecal.experiments.vision.analysis import Analysis as ImageAnalysis
+    from refinecal.experiments.tabular.table_analysis import Analysis as TableAnalysis
+    from refinecal.experiments.vision.image_analysis import Analysis as ImageAnalysis
 
 REPORT = "report"  # the folder within the run
 OF_A_RUN = ("units", "failures", "checkpoints")  # its other folders
@@ -76,6 +75,7 @@ def report(
     An unfinished run is reported as far as it is.
     """
     from refinecal.experiments.folder import RunFolder
+    from refinecal.experiments.report import write_report
     from refinecal.report.figures import PICTURES
 
     console = Console(as_json, quiet, verbose)
@@ -85,35 +85,32 @@ def report(
         )
     kind = _kind(runs)
     analysis: Any
+    report_of: Any
+    show: Any
+    to_dict: Any
     if kind == "vision":
-        from refinecal.experiments.vision import report as on_images
-        from refinecal.experiments.vision import results as of_images
-        from refinecal.experiments.vision.analysis import Analysis as ImageAnalysis
+        from refinecal.experiments.vision import image_report as report_of
+        from refinecal.experiments.vision.image_analysis import Analysis as ImageAnalysis
 
         given = {"--min-rows": min_rows, "--no-auto": no_auto, "--processes": processes > 1}
         for option in (option for option, value in given.items() if value):
             raise ValueError(f"{option} is for runs on tables, and this one is on images: omit it")
-        folder = report_folder(out, runs, kind, on_images.is_report)
-        with console.show_warnings(), Bar(console, "reading") as bar:
-            seen = [of_images.read_results(run, bar) for run in runs]
-        analysis = ImageAnalysis(of_images.merge_results(seen) if len(seen) > 1 else seen[0])
-        page = on_images.write_report(analysis, folder, figures)
-        show_images(console, analysis)
-        found = images_to_dict(analysis)
+        folder = report_folder(out, runs, kind, report_of.TITLE)
+        analysis = ImageAnalysis(_read(console, runs, "reading"))
+        show, to_dict = show_images, images_to_dict
     else:
-        from refinecal.experiments.tabular import report as on_tables
-        from refinecal.experiments.tabular import results as of_tables
-        from refinecal.experiments.tabular.analysis import Analysis
+        from refinecal.experiments.results import check_together
+        from refinecal.experiments.tabular import table_report as report_of
+        from refinecal.experiments.tabular.table_analysis import Analysis as TableAnalysis
 
-        of_tables.check_together([RunFolder(run).plan for run in runs])
-        folder = report_folder(out, runs, kind, on_tables.is_report)
-        with console.show_warnings(), Bar(console, "computing scores") as bar:
-            read = [of_tables.read_results(run, not no_auto, processes, bar) for run in runs]
-        results = of_tables.merge_results(read) if len(read) > 1 else read[0]
-        analysis = Analysis(results.at_least(min_rows) if min_rows else results)
-        page = on_tables.write_report(analysis, folder, figures)
-        show_tables(console, analysis)
-        found = tables_to_dict(analysis)
+        check_together([RunFolder(run).plan for run in runs])
+        folder = report_folder(out, runs, kind, report_of.TITLE)
+        results = _read(console, runs, "computing scores", not no_auto, processes)
+        analysis = TableAnalysis(results.at_least(min_rows) if min_rows else results)
+        show, to_dict = show_tables, tables_to_dict
+    page = write_report(report_of.page(analysis), analysis.tables(), folder, figures)
+    show(console, analysis)
+    found = to_dict(analysis)
     console.say(f"\nReport:  {show_path(page)}\nTables:  {show_path(folder)}/*.csv")
     if figures is not None:
         console.say(f"Figures: {show_path(folder)}/figures/*.{figures}")
@@ -134,10 +131,21 @@ def _kind(runs: list[Path]) -> str:
     return first
 
 
-def report_folder(
-    out: Path | None, runs: list[Path], kind: str, is_report: Callable[[Path], bool]
-) -> Path:
+def _read(
+    console: Console, runs: list[Path], doing: str, auto: bool = True, processes: int = 1
+) -> Any:
+    """Return the results of all runs together."""
+    from refinecal.experiments.results import merge_results, read_results
+
+    with console.show_warnings(), show_progress(console, doing) as bar:
+        found = [read_results(run, None, auto, processes, bar) for run in runs]
+    return merge_results(found)
+
+
+def report_folder(out: Path | None, runs: list[Path], kind: str, title: str) -> Path:
     """Return where the report goes: never into a folder of a run, nor among files of another kind."""
+    from refinecal.experiments.report import is_report
+
     if out is None and len(runs) > 1:
         raise typer.BadParameter(
             "the report of several runs needs a separate folder: name one, such as -o together",
@@ -160,7 +168,7 @@ def report_folder(
             f"the report cannot go to {shown}: {show_path(there)} {why}. Name another folder with -o"
         )
     visible = folder.exists() and any(not each.name.startswith(".") for each in folder.iterdir())
-    if visible and not is_report(folder):
+    if visible and not is_report(folder, title):
         raise ValueError(
             f"{shown} holds files, but not a report of {OF[kind]}, so nothing is written there: name a new "
             "folder with -o"
@@ -186,9 +194,9 @@ def _show_unfinished(console: Console, results: Any, sets: int, wrong: list[str]
 
 def show_tables(console: Console, analysis: TableAnalysis) -> None:
     """Show refinement against log loss for each method, and what that means."""
-    from refinecal.experiments.reporting import signed
-    from refinecal.experiments.tabular import analysis as words
-    from refinecal.experiments.tabular.results import TUNED
+    from refinecal.experiments.report import signed
+    from refinecal.experiments.tabular import table_analysis as words
+    from refinecal.experiments.tabular.procedures import TUNED
 
     failed = [f"failed: {key}: {said}" for key, said in analysis.results.failed.items()]
     _show_unfinished(console, analysis.results, len(analysis.sets), failed)
@@ -250,10 +258,10 @@ def tables_to_dict(analysis: TableAnalysis) -> dict[str, Any]:
 
 def show_images(console: Console, analysis: ImageAnalysis) -> None:
     """Show the main table, refinement against log loss, and what that means."""
-    from refinecal.experiments.reporting import signed
-    from refinecal.experiments.vision import analysis as words
-    from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, group_word
+    from refinecal.experiments.report import signed
+    from refinecal.experiments.vision import image_analysis as words
     from refinecal.experiments.vision.cost import TABLE
+    from refinecal.experiments.vision.image_analysis import METRIC_WORDS, PAPER, group_word
 
     results = analysis.results
     for each in results.repeated:
@@ -300,13 +308,13 @@ def show_images(console: Console, analysis: ImageAnalysis) -> None:
 
 def _scores(analysis: ImageAnalysis, group: tuple[str, str], metric: str) -> list[str]:
     """Return the scores of one of the paper's metrics, the best with a star; nothing for other metrics."""
-    from refinecal.experiments.vision.analysis import (
+    from refinecal.experiments.vision.cost import TABLE
+    from refinecal.experiments.vision.image_analysis import (
         METRIC_WORDS,
         PAPER,
         Procedure,
         format_mean,
     )
-    from refinecal.experiments.vision.cost import TABLE
 
     if metric not in PAPER:
         return []
@@ -320,8 +328,8 @@ def _scores(analysis: ImageAnalysis, group: tuple[str, str], metric: str) -> lis
 
 def images_to_dict(analysis: ImageAnalysis) -> dict[str, Any]:
     """Return for programs: means next to the published ones, and refinement against log loss."""
-    from refinecal.experiments.vision.analysis import Procedure
     from refinecal.experiments.vision.cost import TABLE
+    from refinecal.experiments.vision.image_analysis import Procedure
 
     def mean(group: tuple[str, str], metric: str, score: str) -> dict[str, Any]:
         paper = analysis.published(group, score).get(metric)

@@ -168,7 +168,7 @@ def tabular(
 
 
 def _announce(console: Console, folder: RunFolder, todo: int) -> None:
-    from refinecal.experiments.tabular.differences import FEW_SETS
+    from refinecal.experiments.comparing import FEW_SETS
 
     plan = folder.plan
     sizes = {"data set": len(plan.sources), "split": plan.splits, "method": len(plan.methods)}

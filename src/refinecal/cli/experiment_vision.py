@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from refinecal.cli._experiments import (
     RunProgress,
     announce,
     check_retry,
+    describe_progress,
     grow,
     open_existing_run,
     option,
@@ -60,7 +61,11 @@ def vision(
     ] = None,
     limit: Annotated[
         int | None,
-        option("--limit", "Training images to use; all test images are used.", panel=IMAGES, min=2),
+        option("--limit", "Of these, use N at random in each run.", panel=IMAGES, min=2),
+    ] = None,
+    train_images: Annotated[
+        int | None,
+        option("--train-images", "Use only the first N training images.", panel=IMAGES, min=2),
     ] = None,
     download: Annotated[
         bool, flag("--download", help="Download what is not in --data.", rich_help_panel=IMAGES)
@@ -160,9 +165,8 @@ def vision(
 
     def begin() -> RunFolder:
         threads = _threads(len(devices)) if ranks is None else _threads(1, ranks.size)
-        folder = open_run(
-            console, out, data, given, resume, threads, devices, download, not no_check
-        )
+        where = ImageFiles(data, train_images, download, not no_check)
+        folder = open_run(console, out, where, given, resume, threads, devices)
         remove_damaged(console, folder)
         return folder
 
@@ -296,13 +300,11 @@ def parse_augmentation(text: str | None) -> dict[str, Any]:
 def open_run(
     console: Console,
     out: Path,
-    data: Path | None,
+    files: ImageFiles,
     given: dict[str, Any],
     resume: bool,
     threads: int,
     devices: tuple[str, ...],
-    download: bool = False,
-    check: bool = True,
 ) -> RunFolder:
     """Return the folder of a new run, or of one that resumes: with the same plan, or with a larger one."""
     from refinecal.experiments.folder import RunFolder
@@ -311,7 +313,7 @@ def open_run(
 
     folder = open_existing_run(out, "vision") if resume else None
     if folder is None:
-        if data is None:
+        if files.folder is None:
             raise ValueError("no images are given: name their folder with --data")
         RunFolder.check_new(out)
         default: dict[str, Any] = {"datasets": ("cifar10",), "n_threads": threads}
@@ -319,7 +321,7 @@ def open_run(
             plan = VisionPlan(**(default | given))
             precision = choose_precision(plan.precision, *devices)
             plan = replace(plan, precision=precision)  # the same wherever the run resumes
-        plan = _locate_images(console, plan, data, plan.datasets, download, check)
+        plan = _locate_images(console, plan, files, plan.datasets)
         with _name_out_option(out):
             return RunFolder.create(out, plan)
     if given.get("precision") == "auto":  # as the run has it, whatever this machine is fast at
@@ -327,9 +329,10 @@ def open_run(
     with _name_options():
         plan = replace(folder.plan, **given)
     new = tuple(name for name in plan.datasets if name not in folder.plan.datasets)
-    if data is not None or new:
-        where, sets = (Path(plan.folder), new) if data is None else (data, plan.datasets)
-        plan = _locate_images(console, plan, where, sets, download, check)
+    if files.folder is not None or files.n_train is not None:
+        new = plan.datasets
+    if new:
+        plan = _locate_images(console, plan, files, new)
     grow(console, folder, plan)
     return folder
 
@@ -361,34 +364,40 @@ def _name_out_option(out: Path) -> Iterator[None]:
 
 
 def _locate_images(
-    console: Console,
-    plan: VisionPlan,
-    data: Path,
-    datasets: tuple[str, ...],
-    download: bool,
-    check: bool,
+    console: Console, plan: VisionPlan, files: ImageFiles, datasets: tuple[str, ...]
 ) -> VisionPlan:
     """Return the plan with its images in a folder; those of some sets are read once, to identify them."""
-    from refinecal.experiments.vision.work import fingerprint
+    from refinecal.experiments.vision.work import count_training_images, fingerprint
 
-    content = dict(plan.content)
+    content, folder = dict(plan.content), files.folder or Path(plan.folder)
     for name in datasets:
-        images = _read_images(console, data, name, download, check)
+        n_train = files.n_train or count_training_images(content.get(name))
+        images = files.read(console, folder, name, n_train)
         content[name] = fingerprint(images)
         _check_limit(plan, images)
-    return replace(plan, folder=str(data.resolve()), content=content)
+    return replace(plan, folder=str(folder.resolve()), content=content)
 
 
-def _read_images(console: Console, data: Path, name: str, download: bool, check: bool) -> ImageSet:
-    from refinecal.experiments.vision import images
+@dataclass(frozen=True)
+class ImageFiles:
+    """Where images are, and how they are read."""
 
-    try:
-        return images.read_images(data, name, check)
-    except FileNotFoundError:
-        if not download:
-            raise
-    images.download(name, data, progress=console.err.is_terminal and not console.quiet)
-    return images.read_images(data, name, check)
+    folder: Path | None  # by default, that of the run
+    n_train: int | None = None
+    download: bool = False  # what is missing there
+    check: bool = True
+
+    def read(self, console: Console, folder: Path, name: str, n_train: int | None) -> ImageSet:
+        """Return the images of a set."""
+        from refinecal.experiments.vision import images
+
+        try:
+            return images.read_images(folder, name, self.check, n_train)
+        except FileNotFoundError:
+            if not self.download:
+                raise
+        images.download(name, folder, progress=console.err.is_terminal and not console.quiet)
+        return images.read_images(folder, name, self.check, n_train)
 
 
 def _check_limit(plan: VisionPlan, images: ImageSet) -> None:
@@ -429,18 +438,13 @@ class EpochProgress(RunProgress):
 
     def progress(self, state: State) -> tuple[float, float, str]:
         """Return how many epochs are done, of how many, and the same in words."""
-        from refinecal.experiments.rates import duration, seconds_left
+        from refinecal.experiments.rates import seconds_left
         from refinecal.experiments.vision.work import read_progress
 
         epochs, under_way = self._folder.plan.epochs, read_progress(self._folder, state.left)
         width = max(min(state.width, len(state.left)), 1)
         left = seconds_left(state.left, state.rates, under_way, width)
         done = state.finished + state.failed
-        parts = [
-            f"{done}/{state.total}",
-            f"{state.failed} failed" if state.failed else "",
-            "" if left is None else f"{duration(left)} left",
-            *(f"{key.name} {each.epoch}/{epochs}" for key, each in under_way.items()),
-        ]
+        now = [f"{key.name} {each.epoch}/{epochs}" for key, each in under_way.items()]
         so_far = done * epochs + sum(each.epoch for each in under_way.values())
-        return so_far, state.total * epochs, "  ".join(part for part in parts if part)
+        return so_far, state.total * epochs, describe_progress(state, left, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,6 @@ from refinecal.cli._options import (
 from refinecal.cli._outputs import PAGES, check_output
 from refinecal.cli._theory_options import (
     LAWS,
-    Bar,
     FigureFile,
     Law,
     Loss,
@@ -39,12 +39,15 @@ from refinecal.cli._theory_options import (
     parse_rate,
     positive,
     rate,
-    write_figure,
+    show_page,
+    show_progress,
 )
 from refinecal.cli.theory_gain import gain
 from refinecal.theory.explorer import LOSSES, RANGES, write_explorer
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from refinecal.report import Page
     from refinecal.theory.curves import Minimisers
     from refinecal.theory.empirical import Check
@@ -97,7 +100,7 @@ def curve(
     from refinecal.theory.curves import minimise, path
 
     console = Console(as_json, quiet, verbose)
-    table_path = check_figure(out, table)
+    files = check_figure(out, table)
     if signal is not None and bayes_error is not None:
         raise typer.BadParameter("give --bayes-error or --signal, not both", param_hint="--signal")
     if signal is None and bayes_error is None:
@@ -109,20 +112,19 @@ def curve(
         found = path(_choose_lams(best, lam_min, lam_max, points or POINTS), **problem)
     numbers = {name: values[0] for name, values in best.to_dict().items()}
     names = {"method": method, "loss": loss, "spectrum": best.by_risk.spectrum.label}
-    page = curve_page(best, {**names, **numbers, "figure": out, "table": table_path})
-    console.print_page(page)
-    if out is not None and table_path is not None:
+    page = curve_page(best, {**names, **numbers, **files})
+
+    def draw(figure: Figure) -> None:
         from refinecal.plots.theory_curves import draw_path
 
-        write_figure(
-            console, (out, table_path), (7.0, 5.0), found.to_dict(), draw_path, found, best
-        )
-    else:
-        console.say("\n-o curve.png draws the curves and writes their numbers to curve.csv.")
-        given = {"--lam-min": lam_min, "--lam-max": lam_max, "--points": points}
-        unused = [name for name, value in given.items() if value is not None]
-        if unused:
-            console.note(f"{', '.join(unused)}: no effect without -o, since no figure is drawn")
+        draw_path(figure, found, best)
+
+    otherwise = "\n-o curve.png draws the curves and writes their numbers to curve.csv."
+    show_page(console, page, (7.0, 5.0), found.to_dict(), draw, otherwise)
+    given = {"--lam-min": lam_min, "--lam-max": lam_max, "--points": points}
+    unused = [name for name, value in given.items() if value is not None and out is None]
+    if unused:
+        console.note(f"{', '.join(unused)}: no effect without -o, since no figure is drawn")
     console.result(page.data)
 
 
@@ -245,20 +247,17 @@ def heatmap(
     from refinecal.theory.heatmaps import paper_spectra
 
     console = Console(as_json, quiet, verbose)
-    table_path = check_figure(out, table)
-    assert table_path is not None
+    files = check_figure(out, table)
     laws = [parse_law(text) for text in spectrum] if spectrum else paper_spectra()
     axes = (
         parse_numbers("--ratios", ratios),
         parse_numbers("--bayes-errors", bayes_errors, parse_rate),
     )
-    with console.show_warnings(), explain_failures(), Bar(console, "cells") as bar:
+    with console.show_warnings(), explain_failures(), show_progress(console, "cells") as bar:
         maps = compute(laws, *axes, method=method, loss=loss, processes=processes, progress=bar)
-    names = {"method": method, "loss": loss}
-    page = maps_page(maps, {**names, "maps": summarise(maps), "figure": out, "table": table_path})
-    console.print_page(page)
-    size = (2.6 + 2.5 * len(laws), 8.4)
-    write_figure(console, (out, table_path), size, maps.columns, draw_heatmaps, maps)
+    data = {"method": method, "loss": loss, "maps": summarise(maps), **files}
+    page, size = maps_page(maps, data), (2.6 + 2.5 * len(laws), 8.4)
+    show_page(console, page, size, maps.columns, partial(draw_heatmaps, maps=maps))
     console.result(page.data)
 
 
@@ -267,19 +266,14 @@ def summarise(maps: HeatMap) -> list[dict[str, Any]]:
     import numpy as np
 
     found = []
-    grids = zip(maps.spectra, maps.grid("gain"), maps.grid("log10_gap"), strict=True)
-    for each, gains, gaps in grids:
+    for law, gains, gaps in zip(
+        maps.spectra, maps.grid("gain"), maps.grid("log10_gap"), strict=True
+    ):
         row, column = np.unravel_index(gains.argmax(), gains.shape)
+        one = {"spectrum": law.label, "cells": gains.size, "largest_gain": gains[row, column]}
+        one |= {"at_ratio": maps.ratios[column], "at_bayes_error": maps.bayes_errors[row]}
         found.append(
-            {
-                "spectrum": each.label,
-                "cells": gains.size,
-                "largest_gain": gains[row, column],
-                "at_ratio": maps.ratios[column],
-                "at_bayes_error": maps.bayes_errors[row],
-                "median_gain": np.median(gains),
-                "calibration_first": np.mean(gaps > 0),
-            }
+            {**one, "median_gain": np.median(gains), "calibration_first": np.mean(gaps > 0)}
         )
     return found
 
@@ -288,16 +282,17 @@ def maps_page(maps: HeatMap, data: Mapping[str, Any]) -> Page:
     """Return one row for each spectrum."""
     from refinecal.report import Column, Page, Section, Table, Written
 
-    rows = [
-        [
-            each["spectrum"],
-            each["largest_gain"],
-            *(Written(significant(each[at], 3), each[at]) for at in ("at_ratio", "at_bayes_error")),
-            each["median_gain"],
-            each["calibration_first"],
-        ]
-        for each in data["maps"]
-    ]
+    columns_of = (
+        "spectrum",
+        "largest_gain",
+        "at_ratio",
+        "at_bayes_error",
+        "median_gain",
+        "calibration_first",
+    )
+    rows = [[each[name] for name in columns_of] for each in data["maps"]]
+    for row in rows:
+        row[2:4] = [Written(significant(value, 3), value) for value in row[2:4]]
     columns: list[str | Column] = [
         "spectrum",
         Column("largest gain", percent=True),
@@ -356,20 +351,21 @@ def check(
     from refinecal.theory.empirical import check as run
 
     console = Console(as_json, quiet, verbose)
-    table_path = check_figure(out, table)
+    files = check_figure(out, table)
     law, strengths = parse_law(spectrum), parse_numbers("--lams", lams)
     problem: dict[str, Any] = {"ratio": ratio, "bayes_error": bayes_error, "spectrum": law}
     problem |= {"n": n, "seeds": seeds, "method": method, "loss": loss, "seed": seed}
-    with console.show_warnings(), explain_failures(), Bar(console, "draws") as bar:
+    with console.show_warnings(), explain_failures(), show_progress(console, "draws") as bar:
         found = run(strengths, **problem, processes=processes, progress=bar)
-    page = check_page(found, {**found.to_dict(), "figure": out, "table": table_path})
-    console.print_page(page)
-    if out is not None and table_path is not None:
+    page = check_page(found, {**found.to_dict(), **files})
+
+    def draw(figure: Figure) -> None:
         from refinecal.plots.theory_check import draw_check
 
-        write_figure(console, (out, table_path), (9.0, 5.2), found.columns(), draw_check, found)
-    else:
-        console.say("\n-o check.png draws the comparison and writes its numbers to check.csv.")
+        draw_check(figure, found)
+
+    otherwise = "\n-o check.png draws the comparison and writes its numbers to check.csv."
+    show_page(console, page, (9.0, 5.2), found.columns(), draw, otherwise)
     console.result(page.data)
     if found.holds is not True:
         raise typer.Exit(UNDECIDED if found.holds is None else FAILED)
@@ -379,10 +375,13 @@ def check_page(found: Check, data: Mapping[str, Any]) -> Page:
     """Return theory and measurement at each λ, then the largest deviations and the verdict."""
     from refinecal.report import Column, Page, Section, Table, Written
 
+    def write(value: float, digits: int) -> Written:
+        return Written(significant(value, digits), value)
+
     draws, lam = found.draws, Column("λ")
     deviation = Column("dev.", digits=1, sign=True)
     columns = [lam]
-    parts: list[Any] = [[Written(significant(each, 3), each) for each in found.lam]]
+    parts: list[Any] = [[write(each, 3) for each in found.lam]]
     for name, short in (("risk", "risk"), ("calibration", "calibr."), ("refinement", "refin.")):
         columns += [Column("exp.", digits=4), Column(short, digits=4), deviation]
         parts += [draws.expected[name], draws.measured[name], draws.deviation[name]]
@@ -390,16 +389,9 @@ def check_page(found: Check, data: Mapping[str, Any]) -> Page:
     tables = [Table("Theory and measurement", columns, rows, terminal=len(rows))]
     means = [Column(name, digits=4) for name in ("theory", "expected", "measured")]
     for title, each in (("theory of each draw", draws), ("theory of the law", found.law)):
-        largest = [each.largest_of(name) for name in each.theory]
         rows = [
-            [
-                one.quantity.replace("_", " "),
-                Written(significant(one.lam, 3), one.lam),
-                *(one.theory, one.expected, one.measured),
-                Written(significant(one.standard_error, 2), one.standard_error),
-                one.deviation,
-            ]
-            for one in largest
+            (quantity.replace("_", " "), write(at, 3), *values, write(error, 2), off)
+            for quantity, at, *values, error, off in map(each.largest_of, each.theory)
         ]
         columns = [Column(title), lam, *means, Column("± s.e."), deviation]
         tables.append(Table(f"Largest deviations: {title}", columns, rows, terminal=len(rows)))

@@ -43,6 +43,11 @@ RANGE = (
 )
 
 
+CLASS = "Predict this class against all others."
+ROWS = "Number of rows to train on (default: the rows of the table; n_train in Python)."
+DRAWS = "Number of simulated tables for the intervals; 0 for no intervals (n_draws in Python)."
+
+
 @command("refinecal theory gain churn.csv --target churned --drop customer_id")
 def gain(
     table: Annotated[
@@ -55,12 +60,7 @@ def gain(
     target: Target,
     positive: Annotated[
         str | None,
-        typer.Option(
-            "--positive",
-            metavar="LABEL",
-            rich_help_panel=TABLE,
-            help="Predict this class against all others.",
-        ),
+        number("--positive", CLASS, metavar="LABEL", rich_help_panel=TABLE),
     ] = None,
     drop: Annotated[list[str] | None, column("--drop", "Ignore this column (repeatable).")] = None,
     categorical: Annotated[
@@ -72,22 +72,8 @@ def gain(
     ] = None,
     delimiter: Delimiter = None,
     decimal: Decimal = None,
-    rows: Annotated[
-        int | None,
-        number(
-            "--rows",
-            "Number of rows to train on (default: the rows of the table; n_train in Python).",
-            min=20,
-        ),
-    ] = None,
-    draws: Annotated[
-        int,
-        number(
-            "--draws",
-            "Number of simulated tables for the intervals; 0 for no intervals (n_draws in Python).",
-            min=0,
-        ),
-    ] = 60,
+    rows: Annotated[int | None, number("--rows", ROWS, min=20)] = None,
+    draws: Annotated[int, number("--draws", DRAWS, min=0)] = 60,
     seed: Seed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -181,24 +167,18 @@ def gain_page(
     from refinecal.report import Column, Page, Section, Table, Written
     from refinecal.report.of_fit import columns_table
     from refinecal.theory.assumptions import CHOSEN
-    from refinecal.theory.gain import describe_interval, show_percent
+    from refinecal.theory.gain import describe_interval, show_percent, tabulate_choices
 
     rows = count(found.n_rows, "training row")
     if found.n_rows != n_rows:
         rows += f" (the table has {count(n_rows, 'row')})"
-    losses: dict[str, tuple[float | None, float]] = {
-        "risk": (found.loss_by_risk, found.loss_by_risk_calibrated),
-        "refinement": (None, found.loss_by_refinement),
-    }
     choices: list[list[Any]] = []
-    for by, cells in losses.items():
-        lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
-        low, high = found.intervals[f"C_{by}"]
+    for by, lam, C, (low, high), *losses in tabulate_choices(found):
         ends = "" if isnan(low) else f"{significant(low, 2)} to {significant(high, 2)}"
         if high >= NO_PENALTY:
             ends = f"{significant(low, 2) if low < NO_PENALTY else '1,000'} or more"
         numbers = [Written(significant(lam, 3), lam), Written(significant(C, 3), C)]
-        choices.append(["loss" if by == "risk" else by, *numbers, Written(ends, low), *cells])
+        choices.append([by, *numbers, Written(ends, low), *losses])
     header: list[str | Column] = ["chosen by", Column("λ", spare=1), "C", "range of C"]
     table = Table("Choices of C", [*header, "log loss", "calibrated"], choices, terminal=2)
     columns = columns_table(schema, verbose * len(data["columns"]))
@@ -221,9 +201,8 @@ def gain_page(
         points.append("Assumptions (✓ holds, ✗ violated, ? not checked):")
         points += map(str, found.assumptions)
     else:
-        points += [f"{each.mark} {each.doubt}" for each in found.assumptions if each.doubt]
-        if not found.doubts:
-            points.append("✓ the data violate no assumption that can be checked")
+        fine = ["✓ the data violate no assumption that can be checked"]
+        points += [f"✗ {doubt}" for doubt in found.doubts] or fine
         points.append(f"? C is assumed to be chosen exactly: {CHOSEN}")
         points.append("-v shows all assumptions and the measurements.")
     return Page(

@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.arrays import check_threads, to_floats
 from refinecal._core.checks import check_keywords, check_number, check_sample, check_weights
 from refinecal._core.files import plain
-from refinecal.losses import ProperLoss, get_loss
-from refinecal.resampling import losses_at
+from refinecal.losses import ProperLoss, get_loss, losses_at
 
 NORMAL_95 = 1.959963984540054  # the 97.5% quantile of the normal distribution
 
@@ -47,8 +46,8 @@ class Difference:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become ``None``."""
-        names = ("mean", "standard_error", "low", "high", "n")
-        return {name: plain(getattr(self, name)) for name in names}
+        found: dict[str, Any] = plain(asdict(self))
+        return found
 
     def __repr__(self) -> str:
         return (

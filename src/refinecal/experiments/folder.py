@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import os
 import platform
-import struct
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZipFile, is_zipfile
 
 from refinecal._core import files
 from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write, write_json
-from refinecal._core.format import number
 from refinecal.experiments.plan import Plan, VisionPlan
 from refinecal.experiments.rates import Rates
 
@@ -32,7 +29,6 @@ PACKAGES = (
     *("xgboost", "lightgbm", "catboost", "torch", "pytabkit"),
 )
 
-END = struct.Struct("<4s8xII2x")  # of an archive: its mark, and length and place of what is before
 PLANS: dict[str, type[Plan] | type[VisionPlan]] = {"tabular": Plan, "vision": VisionPlan}
 
 RESTORE = "restore it from a copy, or start a new run in another folder"
@@ -50,12 +46,7 @@ def is_whole(path: str | os.PathLike[str]) -> bool:
         If it cannot be read, which does not mean that anything is wrong with it.
     """
     with open(path, "rb") as file:
-        start = file.seek(0, os.SEEK_END) - END.size
-        if start < 0:
-            return False
-        file.seek(start)
-        mark, length, place = END.unpack(file.read())
-        return bool(mark == b"PK\x05\x06" and place + length == start)
+        return is_zipfile(file)
 
 
 def _is_sound(path: Path) -> bool:
@@ -400,52 +391,3 @@ def _suggest_names(old: Plan | VisionPlan, new: Plan | VisionPlan) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-class RunResults:
-    """Results of one run or of several: subclasses have ``plans``, ``failed`` and :attr:`done`."""
-
-    plans: Any
-    failed: Any
-
-    @property
-    def done(self) -> int:
-        """Number of training runs with a result."""
-        raise NotImplementedError
-
-    @cached_property
-    def planned(self) -> int:
-        """Number of training runs in the plans."""
-        return len({key for plan in self.plans for key in plan.units()})
-
-    @property
-    def missing(self) -> int:
-        """Number of training runs that are neither finished nor failed."""
-        return self.planned - self.done - len(self.failed)
-
-    def unfinished(self) -> str:
-        """Return how many training runs failed or are missing, in words."""
-        said = [f"{number(len(self.failed))} failed"] if self.failed else []
-        said += [f"{number(self.missing)} not yet run"] if self.missing else []
-        return ", ".join(said)
-
-
-def open_finished(path: str | os.PathLike[str], kind: str) -> tuple[RunFolder, list[Any]]:
-    """Return the folder of a run and its finished training runs; raise if there are none."""
-    folder = RunFolder(path)
-    folder.check_kind(kind)
-    keys = folder.finished()
-    if not keys:
-        raise ValueError(
-            f"{path} has no finished training run: run refinecal experiment {kind} first; see "
-            "refinecal experiment status"
-        )
-    return folder, keys
-
-
-def read_failures(folder: RunFolder) -> dict[Any, str]:
-    """Return the training runs that failed, with their errors."""
-    return {
-        key: f"{about.get('kind', 'error')}: {about.get('message', '')}".strip(": ")
-        for key, about in folder.failed().items()
-    }

@@ -244,15 +244,15 @@ class Plan(BasePlan):
 
     def has(self, source: Mapping[str, Any]) -> bool:
         """Tell whether a data set is planned, wherever it is."""
-        return _without_place(source) in map(_without_place, self.sources)
+        return without_place(source) in map(without_place, self.sources)
 
     def _content(self) -> dict[str, Any]:
-        content = asdict(self) | {"sources": [_without_place(source) for source in self.sources]}
+        content = asdict(self) | {"sources": [without_place(source) for source in self.sources]}
         return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
     def _lost_data(self, other: Plan) -> list[str]:
         old, new = (
-            {source["name"]: _without_place(source) for source in each.sources}
+            {source["name"]: without_place(source) for source in each.sources}
             for each in (self, other)
         )
         changed = [name for name in old if name in new and old[name] != new[name]]
@@ -265,7 +265,8 @@ class Plan(BasePlan):
         return [f"data sets {how}: {', '.join(names)}" for how, names in parts.items() if names]
 
 
-def _without_place(source: Mapping[str, Any]) -> dict[str, Any]:
+def without_place(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what identifies the content of a data set, wherever it is."""
     return {name: value for name, value in source.items() if name != PLACE}
 
 

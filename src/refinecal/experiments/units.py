@@ -23,20 +23,29 @@ HEADER = "header.json"
 Arrays = dict[str, NDArray[Any]]
 
 
+RESULT = "the result of a training run", "delete it and resume the run, which computes it again"
+
+
+def write_archive(path: Path, header: Mapping[str, Any], arrays: Arrays, compress: bool) -> None:
+    """Write arrays and a header into an ``.npz`` file, whole or not at all; equal ones make equal bytes."""
+    text = json.dumps({"format": FORMAT, **header}, ensure_ascii=False)
+    content = {HEADER: np.frombuffer(text.encode(), np.uint8), **arrays}
+    save = np.savez_compressed if compress else np.savez
+    with atomic_write(path) as part, part.open("wb") as file:
+        save(file, allow_pickle=False, **content)
+
+
 @contextmanager
-def open_unit(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+def open_archive(
+    path: str | os.PathLike[str], what: str, fix: str
+) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
     """Give the header and the arrays of a file; explain what is wrong if it cannot be read."""
     path = Path(path)
-    if path.is_file() and not is_whole(path):
-        raise ValueError(
-            f"{path} is not the result of a training run, or it is damaged: resume the run, which computes "
-            "it again"
-        )
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             header = json.loads(arrays[HEADER].tobytes())
-            if header["format"] != FORMAT:
-                raise ValueError(f"its format is {header['format']}, not {FORMAT}")
+            if header.pop("format") != FORMAT:
+                raise ValueError(f"its format is not {FORMAT}")
             yield header, arrays
     except MemoryError:
         raise
@@ -46,9 +55,19 @@ def open_unit(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Ma
         raise OSError(error.errno, f"{error.strerror or error}", str(path)) from error
     except Exception as error:
         raise ValueError(
-            f"{path} is not the result of a training run, or it is damaged ({type(error).__name__}: "
-            f"{error}): delete it and resume the run, which computes it again"
+            f"{path} is not {what}, or it is damaged ({type(error).__name__}: {error}): {fix}"
         ) from error
+
+
+@contextmanager
+def open_unit(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+    """Give the header and the arrays of the result of a training run."""
+    what, fix = RESULT
+    if Path(path).is_file() and not is_whole(path):  # resuming sees that by itself
+        fix = fix.removeprefix("delete it and ")
+        raise ValueError(f"{path} is not {what}, or it is damaged: {fix}")
+    with open_archive(path, what, fix) as found:
+        yield found
 
 
 def load_unit(kind: type[_Unit], path: Path) -> Any:
@@ -86,16 +105,13 @@ class _Unit:
         names, steps = list(self.history), sorted(self.val_logits)
         own = {"key": list(self.key), self.NAMES: names, self.STEPS: steps}
         header = {name: own.get(name, getattr(self, name, None)) for name in self.HEADER}
-        text = json.dumps(plain({"format": FORMAT, **header}), ensure_ascii=False, allow_nan=False)
-        arrays: Arrays = {HEADER: np.frombuffer(text.encode(), np.uint8)}
-        arrays |= {name: np.asarray(getattr(self, name), np.int64) for name in self.LABELS}
+        arrays: Arrays = {name: np.asarray(getattr(self, name), np.int64) for name in self.LABELS}
         arrays |= self._more_arrays()
         arrays["history"] = np.array([self.history[name] for name in names], np.float64)
         for step in steps:
             arrays[f"val_{step}"] = np.asarray(self.val_logits[step], np.float32)
             arrays[f"test_{step}"] = np.asarray(self.test_logits[step], np.float32)
-        with atomic_write(path) as part, part.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        write_archive(Path(path), plain(header), arrays, compress=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -6,7 +6,6 @@ from refinecal.metrics._metric import Metric
 from refinecal.metrics._metric import Step as Step
 from refinecal.metrics._metric import get_metric as get_metric
 from refinecal.metrics._metric import get_metrics as get_metrics
-from refinecal.metrics._metric import is_built_in as is_built_in
 from refinecal.metrics._metric import value_of as value_of
 from refinecal.metrics._scores import (
     PrecisionRecall,

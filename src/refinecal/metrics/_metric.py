@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.decomposition import Decomposition
-from refinecal.losses import get_loss
+from refinecal.losses import get_loss, losses_at
 from refinecal.metrics._scores import (
     accuracy,
     auroc,
@@ -27,7 +27,6 @@ from refinecal.metrics._statistics import ks_statistic, kuiper_statistic, spiege
 from refinecal.metrics._variational import lp_calibration_error
 from refinecal.metrics.bins import ece, mce, overconfidence, underconfidence
 from refinecal.metrics.smoothing import smooth_ece
-from refinecal.resampling import losses_at
 from refinecal.temperature.fit import fit_sample
 
 # ---- one step's predictions --------------------------------------------------------------------------------
@@ -228,9 +227,9 @@ def is_built_in(metric: Metric) -> bool:
 
 def value_of(metric: Metric, step: Step, sample_weight: Any = None) -> float:
     """Return the metric of one step's predictions."""
-    if metric.name == "log_loss" and step.parts.loss == "log" and is_built_in(metric):
-        return float(step.parts.risk)
     if is_built_in(metric):
+        if metric.name == "log_loss" and step.parts.loss == "log":
+            return float(step.parts.risk)
         return float(metric.function(step if metric.name in OF_STEPS else step.sample))
     options = {} if sample_weight is None else {"sample_weight": sample_weight}
     value = metric.function(step.y_true, step.probs, **options)

@@ -12,7 +12,8 @@ which a difference of two rounded log-odds would lose.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,87 +30,56 @@ STEP = 3e-3  # of first differences of fourth order: their error is STEP**4 / 30
 WIDE_STEP = 1e-2  # of second differences: WIDE_STEP**4 / 90 + 1e-16 / WIDE_STEP**2
 
 
-class BinaryLoss(ABC):
+class BinaryLoss(NamedTuple):
     """A loss of two classes in terms of log-odds."""
 
+    entropy: Callable[[Floats], Floats]  # e(p)
+    divergence: Callable[[Floats, Floats], Floats]  # D(p, d)
+    slopes: Callable[
+        [Floats, int], tuple[Floats, Floats]
+    ]  # of the loss of a label: L'(t) and L''(t)
     symmetric: bool  # whether exchanging the classes changes nothing
-
-    @abstractmethod
-    def entropy(self, p: Floats) -> Floats:
-        """Return e(p)."""
-
-    @abstractmethod
-    def divergence(self, p: Floats, d: Floats) -> Floats:
-        """Return D(p, d)."""
-
-    @abstractmethod
-    def slope(self, t: Floats, label: int) -> Floats:
-        """Return the derivative of the loss of that label in the score t."""
-
-    @abstractmethod
-    def curvature(self, t: Floats, label: int) -> Floats:
-        """Return its second derivative."""
 
 
 def binary_loss(loss: ProperLoss) -> BinaryLoss:
     """Return the closed form of a built-in loss, or wrap a custom one."""
-    for kind, form in ((LogLoss, _Log), (BrierLoss, _Brier), (SphericalLoss, _Spherical)):
-        if type(loss) is kind:  # a subclass may change anything
-            return form()
-    return _General(loss)
+    if type(loss) in _BUILT_IN:  # a subclass may change anything
+        entropy, divergence, slopes = _BUILT_IN[type(loss)]
+
+        def of_label(t: Floats, label: int) -> tuple[Floats, Floats]:
+            first, second = slopes(t if label else -t)  # the loss of label 0 is L(-t)
+            return first if label else -first, second
+
+        return BinaryLoss(entropy, divergence, of_label, symmetric=True)
+    own = _Custom(loss)
+    return BinaryLoss(own.entropy, own.divergence, own.slopes, symmetric=False)
 
 
-class _Symmetric(BinaryLoss):
-    """A loss for which L(t) is the loss of label 1, and L(-t) that of label 0."""
-
-    symmetric = True
-
-    def slope(self, t: Floats, label: int) -> Floats:
-        return self._slope(t) if label else -self._slope(-t)
-
-    def curvature(self, t: Floats, label: int) -> Floats:
-        return self._curvature(t if label else -t)
-
-    @abstractmethod
-    def _slope(self, t: Floats) -> Floats: ...
-
-    @abstractmethod
-    def _curvature(self, t: Floats) -> Floats: ...
+# ---- log loss: Shannon entropy, Kullback-Leibler divergence; L = log(1 + exp(-t)) -------------------------
 
 
-class _Log(_Symmetric):
-    """Shannon entropy, Kullback-Leibler divergence; L = log(1 + exp(-t))."""
+def _log_entropy(p: Floats) -> Floats:
+    size = np.abs(p)
+    odds = np.exp(-size)
+    return np.asarray(np.log1p(odds) + size * odds / (1 + odds))
 
-    def entropy(self, p: Floats) -> Floats:
-        size = np.abs(p)
-        odds = np.exp(-size)
-        return np.asarray(np.log1p(odds) + size * odds / (1 + odds))
 
-    def divergence(self, p: Floats, d: Floats) -> Floats:
-        """Return log(1 + P (e^d - 1)) - P d, where exchanging the classes makes P = sigma(p) <= 1/2."""
-        odds = np.exp(-np.abs(p))
-        rare = odds / (1 + odds)
-        d = np.where(p > 0, -d, d)
-        wide = d > WIDE_GAP
-        any_wide = bool(wide.any())
-        near = np.where(wide, 0.0, d) if any_wide else d
-        growth = np.expm1(near)
-        x = rare * growth
-        found = np.log1p(x) - rare * near
-        tiny = np.abs(near) < TINY_GAP
-        if tiny.any():
-            found = np.where(tiny, _series(rare, *(np.where(tiny, v, 0) for v in (near, x))), found)
-        if any_wide:
-            ahead = np.where(wide, d - np.abs(p), 0.0)
-            far = np.logaddexp(0, ahead) - np.log1p(odds) - rare * d
-            found = np.where(wide, far, found)
-        return np.asarray(found)
-
-    def _slope(self, t: Floats) -> Floats:
-        return np.asarray(-expit(-t))
-
-    def _curvature(self, t: Floats) -> Floats:
-        return np.asarray(expit(t) * expit(-t))
+def _log_divergence(p: Floats, d: Floats) -> Floats:
+    """Return log(1 + P (e^d - 1)) - P d, where exchanging the classes makes P = sigma(p) <= 1/2."""
+    odds = np.exp(-np.abs(p))
+    rare = odds / (1 + odds)
+    d = np.where(p > 0, -d, d)
+    wide = d > WIDE_GAP
+    near = np.where(wide, 0.0, d)
+    x = rare * np.expm1(near)
+    found = np.log1p(x) - rare * near
+    tiny = np.abs(near) < TINY_GAP
+    if tiny.any():
+        found = np.where(tiny, _series(rare, *(np.where(tiny, v, 0) for v in (near, x))), found)
+    if wide.any():
+        ahead = np.where(wide, d - np.abs(p), 0.0)
+        found = np.where(wide, np.logaddexp(0, ahead) - np.log1p(odds) - rare * d, found)
+    return np.asarray(found)
 
 
 def _series(rare: Floats, d: Floats, x: Floats) -> Floats:
@@ -122,53 +92,63 @@ def _series(rare: Floats, d: Floats, x: Floats) -> Floats:
     return np.asarray(rare * exponential - logarithm)
 
 
-class _Brier(_Symmetric):
-    """Both columns: e = 2 P (1 - P), D = 2 (P - Q)^2, L = 2 sigma(-t)^2."""
-
-    def entropy(self, p: Floats) -> Floats:
-        return np.asarray(2 * expit(p) * expit(-p))
-
-    def divergence(self, p: Floats, d: Floats) -> Floats:
-        """Return twice the square of sigma(m) - sigma(l) = sigma(m) sigma(-l) (1 - exp(l - m))."""
-        more, less = p + np.maximum(d, 0), p + np.minimum(d, 0)
-        return np.asarray(2 * (expit(more) * expit(-less) * np.expm1(-np.abs(d))) ** 2)
-
-    def _slope(self, t: Floats) -> Floats:
-        return np.asarray(-4 * expit(t) * expit(-t) ** 2)
-
-    def _curvature(self, t: Floats) -> Floats:
-        right, wrong = expit(t), expit(-t)
-        return np.asarray(4 * right * wrong**2 * (2 * right - wrong))
+def _log_slopes(t: Floats) -> tuple[Floats, Floats]:
+    wrong = expit(-t)
+    return -wrong, expit(t) * wrong
 
 
-class _Spherical(_Symmetric):
-    """With v = (P, 1 - P) of length r: e = 1 - r, D = r (1 - cos), L = 1 - sqrt(sigma(2t))."""
-
-    def entropy(self, p: Floats) -> Floats:
-        twice = 2 * expit(p) * expit(-p)  # 1 - |v|^2
-        return np.asarray(twice / (1 + np.sqrt(1 - twice)))
-
-    def divergence(self, p: Floats, d: Floats) -> Floats:
-        """Return r sin^2 / (1 + cos), with the angle between (1, e^m) and (1, e^l)."""
-        more, less = p + np.maximum(d, 0), p + np.minimum(d, 0)
-        up, low = expit(2 * more), expit(-2 * less)
-        squared_sine = np.expm1(-np.abs(d)) ** 2 * up * low
-        cosine = np.sqrt(up * expit(2 * less)) + np.sqrt(expit(-2 * more) * low)
-        length = np.sqrt(1 - 2 * expit(p) * expit(-p))
-        return np.asarray(length * squared_sine / (1 + cosine))
-
-    def _slope(self, t: Floats) -> Floats:
-        return np.asarray(-np.sqrt(expit(2 * t)) * expit(-2 * t))
-
-    def _curvature(self, t: Floats) -> Floats:
-        right, wrong = expit(2 * t), expit(-2 * t)
-        return np.asarray(np.sqrt(right) * wrong * (2 * right - wrong))
+# ---- Brier score of both columns: e = 2 P (1 - P), D = 2 (P - Q)^2, L = 2 sigma(-t)^2 ---------------------
 
 
-class _General(BinaryLoss):
+def _brier_entropy(p: Floats) -> Floats:
+    return np.asarray(2 * expit(p) * expit(-p))
+
+
+def _brier_divergence(p: Floats, d: Floats) -> Floats:
+    """Return twice the square of sigma(m) - sigma(l) = sigma(m) sigma(-l) (1 - exp(l - m))."""
+    more, less = p + np.maximum(d, 0), p + np.minimum(d, 0)
+    return np.asarray(2 * (expit(more) * expit(-less) * np.expm1(-np.abs(d))) ** 2)
+
+
+def _brier_slopes(t: Floats) -> tuple[Floats, Floats]:
+    right, wrong = expit(t), expit(-t)
+    return -4 * right * wrong**2, 4 * right * wrong**2 * (2 * right - wrong)
+
+
+# ---- spherical loss: with v = (P, 1 - P) of length r, e = 1 - r, D = r (1 - cos), L = 1 - sqrt(sigma(2t)) --
+
+
+def _spherical_entropy(p: Floats) -> Floats:
+    twice = 2 * expit(p) * expit(-p)  # 1 - |v|^2
+    return np.asarray(twice / (1 + np.sqrt(1 - twice)))
+
+
+def _spherical_divergence(p: Floats, d: Floats) -> Floats:
+    """Return r sin^2 / (1 + cos), with the angle between (1, e^m) and (1, e^l)."""
+    more, less = p + np.maximum(d, 0), p + np.minimum(d, 0)
+    up, low = expit(2 * more), expit(-2 * less)
+    squared_sine = np.expm1(-np.abs(d)) ** 2 * up * low
+    cosine = np.sqrt(up * expit(2 * less)) + np.sqrt(expit(-2 * more) * low)
+    length = np.sqrt(1 - 2 * expit(p) * expit(-p))
+    return np.asarray(length * squared_sine / (1 + cosine))
+
+
+def _spherical_slopes(t: Floats) -> tuple[Floats, Floats]:
+    right, wrong = expit(2 * t), expit(-2 * t)
+    return -np.sqrt(right) * wrong, np.sqrt(right) * wrong * (2 * right - wrong)
+
+
+_BUILT_IN: dict[type[ProperLoss], tuple[Any, Any, Any]] = {
+    LogLoss: (_log_entropy, _log_divergence, _log_slopes),
+    BrierLoss: (_brier_entropy, _brier_divergence, _brier_slopes),
+    SphericalLoss: (_spherical_entropy, _spherical_divergence, _spherical_slopes),
+}
+
+# ---- any other loss ---------------------------------------------------------------------------------------
+
+
+class _Custom:
     """A custom loss, through its methods on rows of two columns."""
-
-    symmetric = False
 
     def __init__(self, loss: ProperLoss) -> None:
         self.loss = loss
@@ -187,24 +167,20 @@ class _General(BinaryLoss):
             found[~likely] = self.loss.per_sample(rows, logs) - self.loss.entropy(rows)
         return np.maximum(found, 0).reshape(p.shape)
 
-    def slope(self, t: Floats, label: int) -> Floats:
+    def slopes(self, t: Floats, label: int) -> tuple[Floats, Floats]:
         """Return central differences of fourth order, with wider steps where the loss is large."""
-        step = STEP * (1 + np.abs(t) / 8)
-        right, further, left, furthest = self._around(t, step, label)
-        return np.asarray((8 * (right - left) - (further - furthest)) / (12 * step))
 
-    def curvature(self, t: Floats, label: int) -> Floats:
-        step = WIDE_STEP * (1 + np.abs(t) / 8)
-        right, further, left, furthest = self._around(t, step, label)
-        second = 16 * (right + left) - (further + furthest) - 30 * self._losses(t, label)
-        return np.asarray(second / (12 * step**2))
+        def around(step: Floats) -> list[Floats]:
+            logs = [_log_rows(t + times * step) for times in (1, 2, -1, -2, 0)]
+            labels = np.full(t.size, label)
+            return [np.reshape(self.loss.per_sample(labels, each), t.shape) for each in logs]
 
-    def _around(self, t: Floats, step: Floats, label: int) -> list[Floats]:
-        return [self._losses(t + times * step, label) for times in (1, 2, -1, -2)]
-
-    def _losses(self, t: Floats, label: int) -> Floats:
-        labels = np.full(t.size, label)
-        return np.asarray(self.loss.per_sample(labels, _log_rows(t))).reshape(t.shape)
+        step, wide = (each * (1 + np.abs(t) / 8) for each in (STEP, WIDE_STEP))
+        right, further, left, furthest, _ = around(step)
+        first = (8 * (right - left) - (further - furthest)) / (12 * step)
+        right, further, left, furthest, middle = around(wide)
+        second = (16 * (right + left) - (further + furthest) - 30 * middle) / (12 * wide**2)
+        return first, second
 
 
 def _rows(t: Floats) -> Floats:

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from refinecal._core.checks import check_whole
 from refinecal.theory._number_checks import (
     check_array,
     check_bayes_error,
     check_shares,
-    check_whole,
     freeze,
     read_floats,
 )
@@ -50,6 +50,7 @@ class Spectrum:
     """
 
     kind = "quadrature"
+    _names: tuple[str, ...] = ("nodes", "weights")
 
     def __init__(
         self, nodes: Floats, weights: Floats, signal_weights: Floats | None = None, label: str = ""
@@ -203,8 +204,11 @@ class Spectrum:
         return None
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments of the constructor, except for the signal."""
-        return {"nodes": self.nodes, "weights": self.weights}
+        """Return the arguments of the constructor, except for the signal and a scale of 1."""
+        found = {name: getattr(self, name) for name in self._names}
+        if found.get("scale") == 1:
+            del found["scale"]
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the law as plain numbers and lists.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -37,20 +36,6 @@ def check_number(
     return found
 
 
-def check_whole(name: str, value: Any, least: int, advice: str = "") -> int:
-    """Return a whole number that is large enough."""
-    message = f"{name} is {value!r}: it must be a whole number, {least} or more{advice}"
-    try:
-        found = operator.index(value)
-    except TypeError:
-        raise TypeError(message) from None
-    if isinstance(value, bool):
-        raise TypeError(message)
-    if found < least:
-        raise ValueError(message)
-    return found
-
-
 def read_floats(name: str, given: Any) -> Floats:
     """Return an array of numbers of any shape."""
     try:
@@ -72,6 +57,16 @@ def check_array(name: str, given: Any, is_valid: Test, rule: str) -> Floats:
     return array
 
 
+def check_vector(
+    name: str, array: Floats, form: str = "(k,), at least one number", one: bool = True
+) -> Floats:
+    """Return an array of one dimension that is not empty; with ``one``, a number is a vector of one."""
+    vector = np.atleast_1d(array) if one else array
+    if vector.ndim != 1 or not vector.size:
+        raise ValueError(f"{name} has shape {vector.shape}: it must be {form}")
+    return vector
+
+
 def check_positive(name: str, given: ArrayLike) -> Floats:
     """Return an array of positive numbers."""
     return check_array(
@@ -87,13 +82,13 @@ def check_bayes_error(given: ArrayLike) -> Floats:
     return check_array("bayes_error", errors, lambda x: (x > 0) & (x < 0.5), rule)
 
 
-def check_axis(name: str, given: ArrayLike, what: str, one: bool = False) -> Floats:
-    """Return a vector of positive numbers; with ``one``, a number is a vector of one."""
-    values = check_positive(name, given)
-    values = np.atleast_1d(values) if one else values
-    if values.ndim != 1 or not values.size:
-        raise ValueError(f"{name} has shape {values.shape}: it must be (k,), at least one {what}")
-    return values
+def check_one_of(bayes_error: Any, signal: Any) -> None:
+    """Raise a TypeError unless exactly one of the two is given."""
+    if (bayes_error is None) == (signal is None):
+        raise TypeError(
+            "pass exactly one of bayes_error (the error rate of the best classifier) and signal (the norm of "
+            f"the class mean), found {'neither' if signal is None else 'both'}: one follows from the other"
+        )
 
 
 def check_eigenvalues(given: Any, name: str) -> Floats:
@@ -102,13 +97,15 @@ def check_eigenvalues(given: Any, name: str) -> Floats:
         f"eigenvalues must lie between {SMALLEST:g} and {LARGEST:g}. Drop directions without variance, and "
         "rescale extreme features."
     )
-    return _check_vector(given, name, lambda x: (x >= SMALLEST) & (x <= LARGEST), rule)
+    inside = check_array(name, given, lambda x: (x >= SMALLEST) & (x <= LARGEST), rule)
+    return check_vector(name, inside)
 
 
 def check_shares(given: Any, name: str, n: int) -> Floats:
     """Return one non-negative number for each of n eigenvalues, divided by their sum."""
     rule = "shares must be finite, 0 or positive"
-    array = _check_vector(given, name, lambda x: (x >= 0) & (x <= LARGEST), rule)
+    array = check_array(name, given, lambda x: (x >= 0) & (x <= LARGEST), rule)
+    array = check_vector(name, array)
     if len(array) != n:
         raise ValueError(
             f"{name} has length {len(array)} for {n} eigenvalues: pass one share for each"
@@ -117,15 +114,6 @@ def check_shares(given: Any, name: str, n: int) -> Floats:
         raise ValueError(f"{name} is 0 at every eigenvalue: at least one share must be positive")
     scaled = array / array.max()  # so that the sum of tiny shares is not a denormal number
     return np.asarray(scaled / scaled.sum())
-
-
-def _check_vector(given: Any, name: str, is_valid: Test, rule: str) -> Floats:
-    array = check_array(name, np.atleast_1d(read_floats(name, given)), is_valid, rule)
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(
-            f"{name} has shape {array.shape}: it must be a list of at least one number"
-        )
-    return array
 
 
 def freeze(array: Floats) -> Floats:

@@ -11,6 +11,7 @@ the fractional power of the density there. Panels that do not resolve the densit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -116,31 +117,30 @@ def _halve_panels(law: Law, panels: list[Panel], order: int) -> list[Panel]:
     rounding = 4 * EPSILON * np.sqrt(law.a + law.b)  # of the density's logarithm
     tolerance = TOLERANCE + rounding
     done: list[Panel] = []
-    whole = np.sum([_integrals(law, panel, order) for panel in panels], axis=0)
     for _ in range(MOST_HALVINGS):
+        whole = _integrals(law, done + panels, order)
         coarse: list[Panel] = []
         for panel in panels:
-            halves = panel.halves()
-            finer = np.sum([_integrals(law, half, order) for half in halves], axis=0)
-            gap = np.abs(finer - _integrals(law, panel, order))
+            gap = np.abs(_integrals(law, panel.halves(), order) - _integrals(law, [panel], order))
             if np.all(gap <= tolerance * whole):
                 done.append(panel)
             else:
-                coarse += halves
+                coarse += panel.halves()
         if not coarse:
             return done
         panels = coarse
-        whole = np.sum([_integrals(law, panel, order) for panel in done + panels], axis=0)
     raise RuntimeError(
         f"no quadrature within {tolerance:.0e} for {law} after {MOST_HALVINGS} halvings"
     )
 
 
-def _integrals(law: Law, panel: Panel, order: int) -> Floats:
-    """Return the panel's share of the means of 1, 1 / sigma and sigma^2."""
-    nodes, weights = _nodes_of(law, panel, order)
-    sigma = law.sigma(nodes)
-    return np.stack([weights.sum(), (weights / sigma).sum(), (weights * sigma**2).sum()])
+def _integrals(law: Law, panels: Sequence[Panel], order: int) -> Floats:
+    """Return the share of some panels in the means of 1, 1 / sigma and sigma^2."""
+    found = np.zeros(3)
+    for nodes, weights in (_nodes_of(law, panel, order) for panel in panels):
+        sigma = law.sigma(nodes)
+        found += weights.sum(), (weights / sigma).sum(), (weights * sigma**2).sum()
+    return found
 
 
 def _nodes_of(law: Law, panel: Panel, order: int) -> tuple[Floats, Floats]:

@@ -19,11 +19,8 @@ Floats = NDArray[np.float64]
 
 FEWEST_POINTS, PER_DECADE = 24, 4  # values of z
 DEEPEST = 1e-4  # of the mean eigenvalue: z need not be smaller, unless eigenvalues are far apart
-MANY = 0.8  # features per degree of freedom, above which small eigenvalues are not resolved
-LOW, FAR = (
-    0.05,
-    1e-3,
-)  # the share of eigenvalues called low, and the factor called far below the mean
+LOW = 0.05  # share of the eigenvalues that are called low
+FAR = 1e-3  # times the mean: what is called far below
 HALVINGS = 80
 ZERO = 1e-10  # of the largest eigenvalue: smaller ones are rounding errors
 ROUNDING = 1e-24  # of the mean square: the same, if no class varies
@@ -74,11 +71,6 @@ class Summary:
     def scale(self) -> float:
         """The mean eigenvalue, or less if many are far below it, since columns have different units."""
         return min(self.mean, float(np.quantile(self.eigenvalues, LOW)) / FAR)
-
-    @property
-    def many(self) -> bool:
-        """Whether there are too many features to resolve small eigenvalues."""
-        return self.n_features >= MANY * self.freedom
 
     def points(self) -> Points:
         """Measure the spectrum on a grid of z."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, roots_hermitenorm
+from scipy.special import expit, log_expit, logit, roots_hermitenorm
 
 from refinecal.theory.curves import path
 from refinecal.theory.spectrum import Spectrum
@@ -149,74 +149,33 @@ def losses(
     expertise: Floats, confidence: Floats, prevalence: float = 0.5
 ) -> tuple[Floats, Floats, Floats]:
     """Return the expected log loss: uncalibrated, after temperature scaling, after affine calibration."""
-    if prevalence == 0.5:
-        own, affine = (Margins.of(expertise, s, 0.0, 0.5) for s in (confidence, expertise))
-        return own.loss, affine.loss, affine.loss
-    own, affine = (
-        Margins.of(expertise, s, _fit_intercept(expertise, s, prevalence), prevalence)
-        for s in (confidence, expertise)
-    )
-    beta = _fit_temperature(own, expertise / confidence)
-    return own.loss, own.scale(beta).loss, affine.loss
+    z, weights = roots_hermitenorm(N_NODES)
+    weights = np.concatenate([prevalence * weights, (1 - prevalence) * weights]) / weights.sum()
+    label = np.repeat([1.0, -1.0], N_NODES)  # margins are those of class 1, then of class 0
+    margins = [
+        s[:, None] * (np.tile(z, 2) + expertise[:, None] / 2) for s in (confidence, expertise)
+    ]
+    if prevalence != 0.5:  # else the best intercept is 0, and affine calibration only a temperature
+        start = logit(prevalence) * label
+        own, affine = (_minimize_loss(each + start, weights, label) for each in margins)
+        scaled = (expertise / confidence)[:, None] * own
+        margins = [own, _minimize_loss(scaled, weights), affine]
+    found = [-log_expit(each) @ weights for each in margins]
+    return found[0], found[1], found[-1]
 
 
-@dataclass(frozen=True)
-class Margins:
-    """Margins of the scores at quadrature nodes: positive ones are correct."""
-
-    margins: Floats  # (k, 2 N_NODES): of class 1, then of class 0
-    weights: Floats  # (2 N_NODES,), which sum to 1
-
-    @classmethod
-    def of(
-        cls, expertise: Floats, confidence: Floats, t: Floats | float, prevalence: float
-    ) -> Margins:
-        """Return the margins of scores with intercept t."""
-        z, weights = roots_hermitenorm(N_NODES)
-        weights = weights / weights.sum()
-        score = confidence[:, None] * (z + expertise[:, None] / 2)
-        t = np.broadcast_to(t, expertise.shape)[:, None]
-        both = np.concatenate([prevalence * weights, (1 - prevalence) * weights])
-        return cls(np.concatenate([score + t, score - t], axis=1), both)
-
-    def scale(self, beta: Floats) -> Margins:
-        """Return the margins after temperature scaling."""
-        return Margins(beta[:, None] * self.margins, self.weights)
-
-    @property
-    def loss(self) -> Floats:
-        """Mean log loss."""
-        return np.asarray(-log_expit(self.margins) @ self.weights)
-
-    def newton(self, direction: Floats) -> Floats:
-        """Return the Newton step of the loss if margins change in a direction."""
-        wrong = expit(-self.margins)
-        slope = -(wrong * direction) @ self.weights
-        bend = (wrong * (1 - wrong) * direction**2) @ self.weights
-        return np.asarray(-slope / np.maximum(bend, 1e-300))
-
-
-def _fit_intercept(expertise: Floats, confidence: Floats, prevalence: float) -> Floats:
-    """Return the intercept with the smallest loss."""
-    t = np.full(expertise.shape, np.log(prevalence / (1 - prevalence)))
-    direction = np.repeat([[1.0, -1.0]], N_NODES, axis=1)
+def _minimize_loss(margins: Floats, weights: Floats, shift: Floats | None = None) -> Floats:
+    """Return the multiple of the margins, or the margins plus a multiple of a shift, of the least loss."""
     for _ in range(NEWTON):
-        step = Margins.of(expertise, confidence, t, prevalence).newton(direction)
-        t = t + np.clip(step, -2, 2)
+        direction, lowest = (margins, -2 / 3) if shift is None else (shift, -2)
+        wrong = expit(-margins)
+        slope = (wrong * direction) @ weights
+        bend = (wrong * (1 - wrong) * direction**2) @ weights
+        step = np.clip(slope / np.maximum(bend, 1e-300), lowest, 2)
+        margins = margins + step[:, None] * direction
         if np.abs(step).max() < EXACT:
             break
-    return t
-
-
-def _fit_temperature(own: Margins, start: Floats) -> Floats:
-    """Return the inverse temperature with the smallest loss."""
-    beta = start
-    for _ in range(NEWTON):
-        step = own.scale(beta).newton(own.margins)
-        beta = np.clip(beta + step, beta / 3, 3 * beta)
-        if np.abs(step / beta).max() < EXACT:
-            break
-    return beta
+    return margins
 
 
 def _lowest(x: Floats, curve: Floats) -> tuple[float, float]:

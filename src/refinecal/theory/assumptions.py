@@ -67,20 +67,18 @@ def check_assumptions(
     n_train: int,
 ) -> list[Assumption]:
     """Return the assumptions, and how far the rows meet them."""
+    linear = Assumption(
+        "a linear model is adequate",
+        "the prediction is for logistic regression with an L2 penalty and an intercept; the effect of "
+        "nonlinear terms or interactions is unknown",
+        measured=False,
+    )
     return [
-        _check_features(spectrum.n_features),
-        *_check_rows(n_train, len(X)),
-        _check_balance(float(labels.mean())),
+        *_check_size(n_train, len(X), spectrum.n_features),
         *_check_shapes(X, labels),
         _check_signal(spectrum),
-        _check_overlap(choices.risk),
-        *_check_scales(X, spectrum, choices),
-        Assumption(
-            "a linear model is adequate",
-            "the prediction is for logistic regression with an L2 penalty and an intercept; the effect of "
-            "nonlinear terms or interactions is unknown",
-            measured=False,
-        ),
+        *_check_choices(X, spectrum, choices),
+        linear,
         Assumption("C is chosen exactly", CHOSEN, measured=False),
     ]
 
@@ -92,114 +90,78 @@ def _assume(
     return Assumption(text, evidence, doubt if is_violated else "", serious and is_violated)
 
 
-def _check_features(p: int) -> Assumption:
-    doubt = (
+def _check_size(n: int, seen: int, p: int) -> list[Assumption]:
+    """Check the numbers of features and of training rows."""
+    few = (
         f"there {'is 1 feature' if p == 1 else f'are {p} features'}; with fewer than {FEW_FEATURES}, such "
         "predictions were less accurate on real tables than predicting no gain"
     )
-    evidence = f"{p} linearly independent features"
-    return _assume("there are many features", evidence, p < FEW_FEATURES, doubt, serious=True)
-
-
-def _check_rows(n: int, seen: int) -> list[Assumption]:
-    extrapolation = (
+    varies = f"with {n} training rows, the gain varies a lot from one data set to the next"
+    extrapolated = (
         f"{n} training rows are {n / seen:.3g} times the {seen} rows of the data: effects that only more "
         "rows would show are extrapolated, and intervals are too narrow"
     )
+    found = f"{p} linearly independent features"
+    many = "there are not many more training rows than rows in the data"
     return [
-        _assume(
-            "there are many training rows",
-            f"{n}",
-            n < FEW_ROWS,
-            f"with {n} training rows, the gain varies a lot from one data set to the next",
-        ),
-        _assume(
-            "there are not many more training rows than rows in the data",
-            f"predicted from {seen} for {n}",
-            n > BEYOND * seen,
-            extrapolation,
-        ),
+        _assume("there are many features", found, p < FEW_FEATURES, few, serious=True),
+        _assume("there are many training rows", f"{n}", n < FEW_ROWS, varies),
+        _assume(many, f"predicted from {seen} for {n}", n > BEYOND * seen, extrapolated),
     ]
-
-
-def _check_overlap(risk: float) -> Assumption:
-    doubt = (
-        f"the classes hardly overlap (expected log loss {risk:.1g}): the loss depends on a few extreme rows, "
-        f"and predictions of log losses below {SEPARABLE} have failed"
-    )
-    evidence = f"expected log loss {risk:.3f}"
-    return _assume("the classes overlap", evidence, not risk > SEPARABLE, doubt, serious=True)
-
-
-def _check_scales(X: Floats, spectrum: EmpiricalSpectrum, choices: Choices) -> list[Assumption]:
-    """Check that λ was searched widely enough, and that no column is negligible next to the others."""
-    outside = " and ".join({"risk": "loss"}.get(each, each) for each in choices.cut_off)
-    spread = X.std(axis=0)
-    lost = int((spread**2 < ZERO * spectrum.nodes[-1]).sum())
-    return [
-        _assume(
-            "the best λ lie in the search range",
-            "they do",
-            bool(choices.cut_off),
-            f"the best λ for {outside} lies outside the search range, since columns differ in scale: "
-            f"{STANDARDIZE}",
-            serious=True,
-        ),
-        _assume(
-            "no column is negligible in scale",
-            f"standard deviations from {spread.min():.2g} to {spread.max():.2g}",
-            lost > 0,
-            f"{lost} of {len(spread)} columns vary too little compared with the others: {STANDARDIZE}",
-            serious=True,
-        ),
-    ]
-
-
-def _check_balance(prevalence: float) -> Assumption:
-    smaller = min(prevalence, 1 - prevalence)
-    doubt = f"only {smaller:.1%} of the rows are in one class: the theory is for balanced classes"
-    evidence = f"the smaller class has {smaller:.0%} of the rows"
-    return _assume("the classes are about equally frequent", evidence, smaller < RARE, doubt)
-
-
-def _measure_column(*groups: Floats) -> tuple[float, bool, float]:
-    """Return a column's excess kurtosis within classes, whether it is binary, and the gap of variances.
-
-    The gap is the absolute log2 of the ratio of the two variances; 10 if one of them is 0.
-    """
-    both = np.concatenate(groups)
-    within = np.concatenate([group - group.mean() for group in groups])
-    spread = np.sqrt(np.mean(within**2)) or 1.0
-    variances = [float(group.var()) for group in groups]
-    gap = abs(np.log2(variances[1] / variances[0])) if min(variances) > 0 else 10.0
-    return (
-        float(np.mean((within / spread) ** 4)) - 3,
-        bool(((both == both.min()) | (both == both.max())).all()),
-        float(gap) if max(variances) > 0 else 0.0,
-    )
 
 
 def _check_shapes(X: Floats, labels: NDArray[np.int64]) -> list[Assumption]:
-    """Check the distribution of each column within each class."""
-    one = labels == 1
-    columns = [_measure_column(column[~one], column[one]) for column in X.T]
-    tails, is_binary, gaps = np.array(columns).T
-    heavy, binary = np.mean(tails > HEAVY), np.mean(is_binary)
-    factor = float(2 ** np.median(gaps))
+    """Check the frequencies of the classes, and the distribution of each column within each class."""
+    groups = [X[labels == k] for k in (0, 1)]
+    smaller = min(map(len, groups)) / len(X)
+    within = np.concatenate([group - group.mean(axis=0) for group in groups])
+    lowest, highest = X.min(axis=0), X.max(axis=0)
+    binary = float(np.mean(((lowest == X) | (highest == X)).all(axis=0)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        within /= np.sqrt(np.mean(within**2, axis=0))
+        heavy = float(np.mean(np.mean(within**4, axis=0) - 3 > HEAVY))
+        gaps = np.abs(np.log2(groups[1].var(axis=0) / groups[0].var(axis=0)))
+    factor = float(2 ** np.median(np.nan_to_num(gaps, posinf=10.0)))  # 0 / 0: both are constant
+    rare = f"only {smaller:.1%} of the rows are in one class: the theory is for balanced classes"
     found = f"{heavy:.0%} have heavy tails, {binary:.0%} have only two values"
+    far = f"most columns are far from Gaussian: {found}"
+    unequal = (
+        f"columns vary more in one class than in the other, typically by a factor of {factor:.2f}"
+    )
+    typical = f"variances typically differ by a factor of {factor:.2f}"
+    frequency = f"the smaller class has {smaller:.0%} of the rows"
+    gaussian = "columns are Gaussian within each class"
+    same = "columns have the same variance in both classes"
     return [
-        _assume(
-            "columns are Gaussian within each class",
-            found,
-            bool(heavy > 0.5 or binary > 0.5),
-            f"most columns are far from Gaussian: {found}",
-        ),
-        _assume(
-            "columns have the same variance in both classes",
-            f"variances typically differ by a factor of {factor:.2f}",
-            factor > 2,
-            f"columns vary more in one class than in the other, typically by a factor of {factor:.2f}",
-        ),
+        _assume("the classes are about equally frequent", frequency, smaller < RARE, rare),
+        _assume(gaussian, found, heavy > 0.5 or binary > 0.5, far),
+        _assume(same, typical, factor > 2, unequal),
+    ]
+
+
+def _check_choices(X: Floats, spectrum: EmpiricalSpectrum, choices: Choices) -> list[Assumption]:
+    """Check that classes overlap, that λ was searched widely enough, and that no column is negligible."""
+    risk, spread = choices.risk, X.std(axis=0)
+    extreme = (
+        f"the classes hardly overlap (expected log loss {risk:.1g}): the loss depends on a few extreme rows, "
+        f"and predictions of log losses below {SEPARABLE} have failed"
+    )
+    outside = " and ".join({"risk": "loss"}.get(each, each) for each in choices.cut_off)
+    beyond = (
+        f"the best λ for {outside} lies outside the search range, since columns differ in scale: "
+        f"{STANDARDIZE}"
+    )
+    lost = int((spread**2 < ZERO * spectrum.nodes[-1]).sum())
+    negligible = (
+        f"{lost} of {len(spread)} columns vary too little compared with the others: {STANDARDIZE}"
+    )
+    spreads = f"standard deviations from {spread.min():.2g} to {spread.max():.2g}"
+    searched = "the best λ lie in the search range"
+    overlap, evidence = "the classes overlap", f"expected log loss {risk:.3f}"
+    return [
+        _assume(overlap, evidence, not risk > SEPARABLE, extreme, serious=True),
+        _assume(searched, "they do", bool(choices.cut_off), beyond, serious=True),
+        _assume("no column is negligible in scale", spreads, lost > 0, negligible, serious=True),
     ]
 
 

@@ -9,7 +9,7 @@ describe it, :math:`\langle w, w^*\rangle_\Sigma` and :math:`\|w\|_\Sigma`;
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.theory import fixed_point
 from refinecal.theory._eigenvalues import check_spectrum
-from refinecal.theory._number_checks import check_positive, freeze, read_floats
+from refinecal.theory._number_checks import check_one_of, check_positive, freeze, read_floats
 from refinecal.theory.gaussian import GaussianDecomposition, gaussian_decomposition
 from refinecal.theory.spectrum import Spectrum
 
@@ -56,11 +56,7 @@ class Problem:
         """Check the arguments that all methods share, and broadcast them."""
         laws = "BetaSpectrum(1, 1), PointSpectrum([1.0, 2.0]) or parse_spectrum('beta:1,1')"
         check_spectrum("spectrum", spectrum, f"{laws} of refinecal.theory.")
-        if (bayes_error is None) == (signal is None):
-            raise TypeError(
-                "pass exactly one of bayes_error (the error rate of the best classifier) and signal (the "
-                "norm of the class mean)."
-            )
+        check_one_of(bayes_error, signal)
         lams, ratios = check_positive("lam", lam), check_positive("ratio", ratio)
         if signal is None:
             errors = read_floats("bayes_error", bayes_error)
@@ -69,7 +65,7 @@ class Problem:
             signals = check_positive("signal", signal)
             errors = np.asarray(spectrum.bayes_error_of(signals), dtype=float)
         try:
-            return cls._broadcast(lams, ratios, signals, errors, spectrum)
+            return cls(lams, ratios, signals, errors, spectrum)
         except ValueError:
             third = "bayes_error" if signal is None else "signal"
             raise ValueError(
@@ -77,20 +73,17 @@ class Problem:
                 "do not broadcast. For a grid of all combinations add axes: lam[:, None], ratio[None, :]."
             ) from None
 
-    @classmethod
-    def _broadcast(
-        cls, lam: Floats, ratio: Floats, signal: Floats, error: Floats, spectrum: Spectrum
-    ) -> Problem:
-        arrays = np.broadcast_arrays(lam, ratio, signal, error)
-        lam, ratio, signal, error = map(freeze, arrays)
-        return cls(lam, ratio, signal, error, spectrum)
+    def __post_init__(self) -> None:
+        """Broadcast the arrays, and make them read-only."""
+        arrays = np.broadcast_arrays(self.lam, self.ratio, self.signal, self.bayes_error)
+        for name, array in zip(("lam", "ratio", "signal", "bayes_error"), arrays, strict=True):
+            object.__setattr__(self, name, freeze(array))
 
     def at(self, lam: ArrayLike) -> Problem:
         """Return the same problem at another λ."""
         lams = check_positive("lam", lam)
-        fixed = (self.ratio, self.signal, self.bayes_error, self.spectrum)
         try:
-            return self._broadcast(lams, *fixed)
+            return replace(self, lam=lams)
         except ValueError:
             raise ValueError(
                 f"lam has shape {lams.shape}, but the problem has {self.ratio.shape}: pass one lam, or one "
@@ -271,8 +264,8 @@ def _solve(problem: Problem, loss: str | ProperLoss, start: fixed_point.Track | 
     shape = problem.lam.shape
     lam, ratio, signal = (np.ravel(each) for each in (problem.lam, problem.ratio, problem.signal))
     track = fixed_point.solve(lam, ratio, signal, problem.spectrum, start)
-    (kappa, m, v), (_, m_slope, v_slope) = np.exp(track.u.T), track.slope.T
-    arrays = [2 * m, np.sqrt(v), m_slope, v_slope / 2, kappa, *track.constants.T]
+    (kappa, m, v), (_, m_slope, v_slope) = np.exp(track["u"].T), track["slope"].T
+    arrays = [2 * m, np.sqrt(v), m_slope, v_slope / 2, kappa, *track["constants"].T]
     inner, norm, inner_slope, norm_slope, *rest = (each.reshape(shape) for each in arrays)
     constants = dict(zip(("kappa", "eta", "gamma", "tau"), rest, strict=True))
     return Solution(

@@ -19,7 +19,6 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,9 @@ from scipy.optimize import elementwise
 
 from refinecal._core.errors import fail_choice
 from refinecal.losses import ProperLoss
-from refinecal.theory._number_checks import check_axis, check_positive
+from refinecal.theory._number_checks import check_positive, check_vector
 from refinecal.theory.asymptotics import Solution, logistic
 from refinecal.theory.discriminant import lda, ridge
-from refinecal.theory.fixed_point import Track
 from refinecal.theory.gaussian import risk_slopes
 from refinecal.theory.spectrum import Spectrum
 
@@ -83,20 +81,18 @@ class Minimisers:
         lambda self: self.by_refinement.lam, doc="The λ with the smallest refinement error."
     )
 
-    @cached_property
-    def gain(self) -> Any:
-        """Fraction of the smallest risk saved by choosing by refinement, then calibrating."""
-        return (1 - self.by_refinement.refinement / self.by_risk.risk)[()]
-
-    @cached_property
-    def gain_uncalibrated(self) -> Any:
-        """The same without calibration, which is never above 0."""
-        return (1 - self.by_refinement.risk / self.by_risk.risk)[()]
-
-    @cached_property
-    def gain_calibrated(self) -> Any:
-        """The same, compared with choosing by risk, then calibrating."""
-        return (1 - self.by_refinement.refinement / self.by_risk.refinement)[()]
+    gain = property(
+        lambda self: 1 - self.by_refinement.refinement / self.by_risk.risk,
+        doc="Fraction of the smallest risk saved by choosing by refinement, then calibrating.",
+    )
+    gain_uncalibrated = property(
+        lambda self: 1 - self.by_refinement.risk / self.by_risk.risk,
+        doc="The same without calibration, which is never above 0.",
+    )
+    gain_calibrated = property(
+        lambda self: 1 - self.by_refinement.refinement / self.by_risk.refinement,
+        doc="The same, compared with choosing by risk, then calibrating.",
+    )
 
     @property
     def log10_gap(self) -> Any:
@@ -186,7 +182,7 @@ def path(
     solve = find_method(method)
     if lams is None:
         lams = _scale_range(PATH_RANGE, spectrum, PATH_POINTS)
-    lams = check_axis("lams", lams, "lam")
+    lams = check_vector("lams", check_positive("lams", lams), one=False)
     third = bayes_error if signal is None else signal
     cells = max(np.ndim(ratio), np.ndim(third))  # type: ignore[arg-type]
     lams = lams.reshape(-1, *[1] * cells)
@@ -286,7 +282,7 @@ class Scan:
 
     def find_lowest(self, slope: Measure, value: Measure) -> tuple[Floats, Flags]:
         """Return where each problem's curve is lowest, and whether that is an end of the range."""
-        slopes = self._measure(slope)
+        slopes = np.stack([slope(each) for each in self.found])
         places, cells = np.nonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
         inside = self._roots(slope, places, cells)
         parts = [(cells, inside.lam, value(inside))]
@@ -302,8 +298,8 @@ class Scan:
         return lam[best], at_bound[best]
 
     def _check(self, value: Measure, lowest: Floats, lam: Floats) -> None:
-        """Refuse a curve whose slope does not lead to its lowest point."""
-        seen = self._measure(value)
+        """Raise an error for a curve whose slope does not lead to its lowest point."""
+        seen = np.stack([value(each) for each in self.found])
         below = seen.min(axis=0) < lowest - SLACK * np.abs(lowest)
         if below.any():
             cell = int(below.argmax())
@@ -315,7 +311,7 @@ class Scan:
 
     def find_crossing(self, measure: Measure) -> tuple[Floats, Places]:
         """Return the largest λ at which a measure is 0, and which problems have one."""
-        signs = np.signbit(self._measure(measure))
+        signs = np.signbit([measure(each) for each in self.found])
         changes = signs[:-1] != signs[1:]
         cells = np.flatnonzero(changes.any(axis=0))
         places = len(changes) - 1 - changes[::-1, cells].argmax(axis=0)
@@ -325,10 +321,6 @@ class Scan:
         """Return all problems, each at its own λ, in a given shape."""
         near = np.abs(np.log(lam) - np.log(self.lams)[:, None]).argmin(axis=0)
         return self._near(near, np.arange(self.n), lam, shape)
-
-    def _measure(self, measure: Measure) -> Floats:
-        """Return a measure of all solutions, of shape (k, n)."""
-        return np.stack([measure(each) for each in self.found])
 
     def _roots(self, measure: Measure, places: Places, cells: Places) -> Solution:
         """Return the solutions at which a measure is 0, each between two neighbours of the scan."""
@@ -351,14 +343,10 @@ class Scan:
         self, places: Places, cells: Places, lam: Floats, shape: tuple[int, ...] = (-1,)
     ) -> Solution:
         """Return some problems at other λ, starting from the nearest solutions of the scan."""
-        first, tracks = self.found[0], [each.track for each in self.found]
+        first = self.found[0]
         problem = first.problem.change(lambda each: each[cells].reshape(shape), lam.reshape(shape))
-        track = None
-        if tracks[0] is not None:
-            arrays = [
-                np.stack([getattr(each, name) for each in tracks]) for name in Track.__slots__
-            ]
-            track = Track(*(array[places, cells] for array in arrays))
+        tracks = [each.track for each in self.found if each.track is not None]
+        track = np.stack(tracks)[places, cells] if tracks else None
         return first.solver(problem, first.loss, track)
 
 

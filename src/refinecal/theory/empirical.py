@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refinecal._core.checks import check_whole
 from refinecal.losses import ProperLoss, get_loss
-from refinecal.theory._number_checks import check_positive, check_whole
+from refinecal.theory._number_checks import check_positive
 from refinecal.theory._parallel import run_tasks
 from refinecal.theory.asymptotics import Solution
 from refinecal.theory.curves import METHOD_NAMES, METHODS, find_method
@@ -230,7 +231,7 @@ def check(
     p = _count_features(ratio, n)
     theory = solve(strengths, ratio=p / n, spectrum=spectrum, bayes_error=bayes_error, loss=loss)
 
-    draw = partial(_draw, spectrum, p, float(bayes_error), n, strengths, method, seed)
+    draw = partial(_draw, theory, n, p, seed)
     workers = cpu_count() if processes is None else check_whole("processes", processes, 1)
     found = np.stack(run_tasks(draw, [(number,) for number in range(seeds)], workers, progress))
     expertise, confidence, own_expertise, own_confidence = np.moveaxis(found, 1, 0)
@@ -301,23 +302,15 @@ def _fit_linear(oriented: Floats, lams: Floats, method: str) -> Floats:
 # ---- draws -----------------------------------------------------------------------------------------------
 
 
-def _draw(
-    spectrum: Spectrum,
-    p: int,
-    bayes_error: float,
-    n: int,
-    lams: Floats,
-    method: str,
-    seed: int,
-    number: int,
-) -> Floats:
+def _draw(asked: Solution, n: int, p: int, seed: int, number: int) -> Floats:
     """Return expertise and confidence of one draw: measured, then predicted by its own theory."""
     rng = np.random.default_rng([seed, number])
-    model = GaussianModel.from_spectrum(spectrum, p, bayes_error=bayes_error, seed=rng, exact=False)
+    law, error = asked.spectrum, asked.bayes_error[0]
+    model = GaussianModel.from_spectrum(law, p, bayes_error=error, seed=rng, exact=False)
     X, y = model.sample(n, seed=rng)
-    weights = fit_path(X, y, lams, method)
+    weights = fit_path(X, y, asked.lam, asked.method)
     signal, law = np.linalg.norm(model.mu), QuadratureSpectrum(model.sigma, np.ones(p), model.mu**2)
-    own = METHODS[method](lams, ratio=p / n, signal=signal, spectrum=law)
+    own = METHODS[asked.method](asked.lam, ratio=p / n, signal=signal, spectrum=law)
     measured = model.expertise(weights), model.confidence(weights)
     return np.stack([*measured, own.expertise, own.confidence])
 

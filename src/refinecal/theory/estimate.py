@@ -46,6 +46,7 @@ Floats = NDArray[np.float64]
 PER_DECADE = 20  # candidates for eigenvalues
 LOWEST = 1e-5  # of the mean eigenvalue: the smallest candidate with fewer rows than features
 LEAST_PER_DECADE = 1.6
+MANY = 0.8  # features per degree of freedom, from which small eigenvalues are not resolved
 SLACK = 0.5  # of the mean eigenvalue's noise: how much worse a fit without small ones may be
 EXPONENTS = np.linspace(-3, 3, 61)
 PRIOR = 1.0  # standard deviation of the exponent; 0 means no preferred directions
@@ -69,11 +70,6 @@ class Signal:
     def seen(self) -> bool:
         """Whether the signal exceeds noise."""
         return self.strength >= SEEN
-
-    @property
-    def possible(self) -> Floats:
-        """The shares or, if no signal is detected, those of the largest that often goes undetected."""
-        return self.shares if self.seen else self.shares * SEEN / max(self.strength, TRACE)
 
 
 @dataclass(frozen=True)
@@ -119,11 +115,10 @@ class SignalFitter:
             shares = powers[:, best] * size[best]
         white = self._whitener(shares)
         free, root = nnls(white @ Q, white @ values, maxiter=100 * len(self.nodes))
-        if free.sum() > 0 and misfit[best] - root**2 > BETTER:
-            return Signal(free, "free", float("nan"), float(root**2), float(strength[best]))
-        return Signal(
-            shares, "power", float(EXPONENTS[best]), float(misfit[best]), float(strength[best])
-        )
+        least, strongest = float(misfit[best]), float(strength[best])
+        if free.sum() > 0 and least - root**2 > BETTER:
+            return Signal(free, "free", float("nan"), float(root**2), strongest)
+        return Signal(shares, "power", float(EXPONENTS[best]), least, strongest)
 
     def _whitener(self, shares: Floats) -> Floats:
         """Return a matrix that whitens the noise, plus a little noise at each point."""
@@ -149,9 +144,9 @@ class SignalFitter:
         return replace(found, shares=shape * size)
 
     def redraw(self, signal: Signal, rng: np.random.Generator) -> Floats:
-        """Return simulated values for this signal, or for one that goes undetected."""
-        shares = signal.possible
-        cov = self.covariance(shares)
+        """Return simulated values for this signal or, if it is not seen, the largest that often is not."""
+        larger = 1.0 if signal.seen else SEEN / max(signal.strength, TRACE)
+        cov = self.covariance(shares := signal.shares * larger)
         noise = symmetric_root(cov, np.sqrt(np.diag(cov))) @ rng.normal(size=len(cov))
         return np.asarray(self.predict(shares) + noise)
 
@@ -267,7 +262,7 @@ def fit_spectrum(summary: Summary, at: Points) -> tuple[Floats, Floats]:
     require.
     """
     e, mean = summary.eigenvalues, summary.mean
-    if not summary.many:
+    if summary.n_features < MANY * summary.freedom:
         return _solve_weights(at, _candidates(e[0], e[-1]))[:2]
     noise = np.sqrt(2 / (summary.n_features * summary.freedom))
     least = LOWEST * summary.scale

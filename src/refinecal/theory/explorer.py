@@ -11,6 +11,7 @@ from pathlib import Path
 
 from refinecal import __version__
 from refinecal._core.files import atomic_write
+from refinecal.theory._number_checks import check_number
 
 RANGES = {  # of the sliders: the problems that the solver is tested on
     "ratio": (0.05, 20.0),
@@ -55,7 +56,11 @@ def explorer_page(
     (True, True)
     """
     given = zip(RANGES, (ratio, bayes_error, shape_a, shape_b, shift), strict=True)
-    start = {name: _check_range(name, value) for name, value in given}
+    advice = dict.fromkeys(RANGES, ", as on its slider")
+    advice["bayes_error"] += ". It is a rate: for 10% pass 0.1."
+    start = {
+        name: check_number(value, name, *RANGES[name], advice=advice[name]) for name, value in given
+    }
     if loss not in LOSSES:
         raise ValueError(f"loss is {loss!r}: it must be 'log' or 'brier'.")
     from refinecal.plots.style import PALETTE
@@ -97,20 +102,3 @@ def write_explorer(
     with atomic_write(Path(path)) as part:
         part.write_text(page, encoding="utf-8", newline="\n")
     return Path(path)
-
-
-def _check_range(name: str, value: float) -> float:
-    """Return a number within the range of its slider."""
-    low, high = RANGES[name]
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is {value!r}, but must be a number.") from None
-    if not low <= number <= high:  # NaN is not, either
-        cure = ""
-        if name == "bayes_error" and low <= number / 100 <= high:
-            cure = f" It is a rate: for {number:g}% pass {number / 100:g}."
-        raise ValueError(
-            f"{name} is {number:g}, but must lie in the range of its slider, from {low:g} to {high:g}.{cure}"
-        )
-    return number

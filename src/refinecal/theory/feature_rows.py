@@ -25,11 +25,12 @@ def check_rows(
 ) -> tuple[Floats, Labels, Names]:
     """Return features without constant columns, labels 0 and 1, and the names of the two classes.
 
+    Rows are ordered by class and content, so that their order in the table does not change the last digit.
     With ``standardize``, columns have mean 0 and standard deviation 1. ``positive`` is the label of class 1,
     and all others are class 0.
     """
     _refuse_texts(X)
-    features = np.array(to_floats(X, "X"), dtype=np.float64)
+    features = np.array(to_floats(X, "X"), dtype=np.float64, order="C")
     if features.ndim != 2:
         raise ValueError(f"X has shape {features.shape}: it must be (rows, features)")
     n, p = features.shape
@@ -48,6 +49,8 @@ def check_rows(
             "values, for example with sklearn.impute.SimpleImputer, or drop their rows."
         )
     labels, classes = check_two_classes(y, n, positive)
+    order = np.lexsort((features.view(f"V{features[0].nbytes}")[:, 0], labels))
+    features, labels = features[order], labels[order]
     size = np.abs(features).max(axis=0)
     size[size == 0] = 1.0
     spread = (features / size).std(axis=0)  # squares of what is huge would overflow

@@ -23,8 +23,6 @@ diverges, so :math:`\lambda` starts large, where the solution is known, and decr
 
 from __future__ import annotations  # so that help() shows types by name
 
-from copy import deepcopy
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -47,32 +45,16 @@ FAR = 10.0  # a step of e^10 means that Newton has lost the curve
 BLOCK = 256  # points solved together: their nodes fit in the cache
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
-    """Solved points, and their derivatives in log λ."""
-
-    lam: Floats  # (n,)
-    u: Floats  # (n, 3): logarithms of kappa, m and v
-    slope: Floats  # (n, 3): derivative of u in the logarithm of lam
-    constants: Floats  # (n, 3): eta, gamma and tau
-
-    def pick(self, rows: slice | NDArray[np.intp]) -> Track:
-        """Return some of the points."""
-        return Track(self.lam[rows], self.u[rows], self.slope[rows], self.constants[rows])
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Problems to solve together."""
-
-    lam: Floats
-    ratio: Floats
-    signal: Floats
-    spectrum: Spectrum
-
-    def pick(self, rows: NDArray[np.intp], lam: Floats) -> _Block:
-        """Return some of the problems, at other λ."""
-        return _Block(lam, self.ratio[rows], self.signal[rows], self.spectrum)
+Problems = NDArray[np.void]  # with the fields lam, ratio and signal
+Track = NDArray[np.void]  # solved points, with the fields of TRACK
+TRACK = np.dtype(
+    [
+        ("lam", float),
+        ("u", float, 3),  # logarithms of kappa, m and v
+        ("slope", float, 3),  # derivative of u in the logarithm of lam
+        ("constants", float, 3),  # eta, gamma and tau
+    ]
+)
 
 
 def solve(
@@ -83,76 +65,76 @@ def solve(
     Raises a RuntimeError with the parameters of the first point at which Newton's method did not converge.
     """
     keep_freed_memory()
-    parts = [] if len(lam) else [Track(lam, *np.empty((3, 0, 3)))]
+    problems = np.empty(len(lam), [(name, float) for name in ("lam", "ratio", "signal")])
+    problems["lam"], problems["ratio"], problems["signal"] = lam, ratio, signal
+    found = np.empty(len(lam), TRACK)
     for first in range(0, len(lam), BLOCK):
         rows = slice(first, first + BLOCK)
-        block = _Block(lam[rows], ratio[rows], signal[rows], spectrum)
-        begin = _easy(block) if start is None else start.pick(rows)
-        parts.append(_follow(block, begin, solved=start is not None))
-    fields = [np.concatenate([getattr(part, name) for part in parts]) for name in Track.__slots__]
-    return Track(*fields)
+        block = problems[rows]
+        known = _easy(block, spectrum) if start is None else start[rows].copy()
+        found[rows] = _follow(_Walk(block, spectrum, known, solved=start is not None))
+    return found
 
 
-def _easy(block: _Block) -> Track:
+def _easy(block: Problems, spectrum: Spectrum) -> Track:
     """Return the solution at large λ, where all logits are near 0 and s(x) = 1/2."""
-    spread = block.spectrum.mean(lambda sigma: sigma) * (1 + block.ratio) + block.signal**2
-    lam = np.maximum(block.lam, 10 * spread)
-    flat = np.broadcast_to([0.5, 0.25, 0.25], (len(lam), 3))
-    image, _, _ = _linear_part(block.pick(np.arange(len(lam)), lam), flat)
-    slope = np.broadcast_to([-1.0, -1.0, -2.0], (len(lam), 3))
+    spread = spectrum.mean(lambda sigma: sigma) * (1 + block["ratio"]) + block["signal"] ** 2
+    easy, found = block.copy(), np.empty(len(block), TRACK)
+    easy["lam"] = found["lam"] = np.maximum(block["lam"], 10 * spread)
+    found["constants"], found["slope"] = [0.5, 0.25, 0.25], [-1, -1, -2]
     with np.errstate(divide="ignore"):  # a variance of 0, for lam above 1e150, fails later
-        return Track(lam, np.log(image), slope.copy(), flat.copy())
+        found["u"] = np.log(_linear_part(easy, spectrum, found["constants"])[0])
+    return found
 
 
-def _follow(block: _Block, begin: Track, solved: bool) -> Track:
+def _follow(walk: _Walk) -> Track:
     """Follow each point from its start to its λ."""
-    walk = _Walk(block, begin, solved)
-    todo = np.arange(len(block.lam))
+    lam = walk.block["lam"]
+    todo = np.arange(len(lam))
     for _ in range(MOST_READS):
         size = walk.step(todo)
-        there = walk.at[todo] == block.lam[todo]
+        there = walk.now["lam"][todo] == lam[todo]
         near = size < np.where(there, TOLERANCE, LOOSE)
         lost = ~near & ((walk.tries[todo] >= MOST_TRIES) | (size > FAR))
         walk.advance(todo[near & ~there])
         walk.retreat(todo[lost])
         todo = todo[~(near & there)]
         if not len(todo):
-            return Track(block.lam, walk.u, walk.slope, walk.constants)
-    first = todo[0]
+            return walk.now
+    first = walk.block[todo[0]]
     raise RuntimeError(
         f"the system did not converge to {TOLERANCE:g} at {len(todo)} points, the first with "
-        f"lam = {block.lam[first]:.4g}, ratio = {block.ratio[first]:.4g} and "
-        f"signal = {block.signal[first]:.4g}. Accuracy is assured for lam of 1e-8 to 1e4 times the mean "
-        "eigenvalue and ratio of 0.05 to 20: use such a lam, or a narrower spectrum."
+        f"lam = {first['lam']:.4g}, ratio = {first['ratio']:.4g} and signal = {first['signal']:.4g}. "
+        "Accuracy is assured for lam of 1e-8 to 1e4 times the mean eigenvalue and ratio of 0.05 to 20: use "
+        "such a lam, or a narrower spectrum."
     )
 
 
 class _Walk:
     """The state of each point on its path, and the last λ at which it was solved."""
 
-    def __init__(self, block: _Block, begin: Track, solved: bool) -> None:
-        n = len(block.lam)
-        self.block, self.known = block, deepcopy(begin)
-        self.at, self.u = begin.lam.copy(), begin.u.copy()
-        self.slope, self.constants = np.empty((n, 3)), np.empty((n, 3))
+    def __init__(self, block: Problems, spectrum: Spectrum, known: Track, solved: bool) -> None:
+        n = len(block)
+        self.block, self.spectrum, self.known, self.now = block, spectrum, known, known.copy()
         self.stride, self.tries = np.full(n, 2.0), np.zeros(n, dtype=int)  # stride in log(lam)
         if solved:
             self._move(np.arange(n))
 
     def step(self, rows: NDArray[np.intp]) -> Floats:
         """Take one Newton step at the current λ; return the step sizes, infinite where it failed."""
-        block = self.block.pick(rows, self.at[rows])
+        block, now = self.block[rows], self.now[rows]
+        block["lam"] = now["lam"]
         with np.errstate(all="ignore"):  # a lost point has an infinite size
-            step, self.slope[rows], self.constants[rows] = _newton(block, self.u[rows])
+            step, now["slope"], now["constants"] = _newton(block, self.spectrum, now["u"])
         size = np.where(np.isfinite(step).all(axis=1), np.abs(step).max(axis=1), np.inf)
-        self.u[rows] += np.where(size[:, None] < FAR, step, 0.0)
+        now["u"] += np.where(size[:, None] < FAR, step, 0.0)
+        self.now[rows] = now
         self.tries[rows] += 1
         return size
 
     def advance(self, rows: NDArray[np.intp]) -> None:
         """Move on from solved points, with a longer stride if few steps were needed."""
-        self.known.lam[rows], self.known.u[rows] = self.at[rows], self.u[rows]
-        self.known.slope[rows] = self.slope[rows]
+        self.known[rows] = self.now[rows]
         self.stride[rows] *= np.where(self.tries[rows] <= 3, 2, 1)
         self._move(rows)
 
@@ -163,21 +145,21 @@ class _Walk:
 
     def _move(self, rows: NDArray[np.intp]) -> None:
         """Move along the tangents by a stride, or to the final λ if that is nearer."""
-        known = self.known.pick(rows)
-        gap = np.log(self.block.lam[rows] / known.lam)
+        known, lam = self.known[rows], self.block["lam"][rows]
+        gap = np.log(lam / known["lam"])
         step = np.clip(gap, -self.stride[rows], self.stride[rows])
-        self.at[rows] = np.where(step == gap, self.block.lam[rows], known.lam * np.exp(step))
-        self.u[rows] = known.u + known.slope * step[:, None]
+        self.now["lam"][rows] = np.where(step == gap, lam, known["lam"] * np.exp(step))
+        self.now["u"][rows] = known["u"] + known["slope"] * step[:, None]
         self.tries[rows] = 0
 
 
-def _newton(block: _Block, u: Floats) -> tuple[Floats, Floats, Floats]:
+def _newton(block: Problems, law: Spectrum, u: Floats) -> tuple[Floats, Floats, Floats]:
     """Return Newton's step for u = log h(u, lam), du / dlog(lam), and (eta, gamma, tau)."""
     state = np.exp(u)
     constants, inner_jacobian = _gaussian_part(*state.T)
-    image, outer_jacobian, by_lam = _linear_part(block, constants)
+    image, outer_jacobian, by_lam = _linear_part(block, law, constants)
     relative = (outer_jacobian @ inner_jacobian) * state[:, None, :] / image[:, :, None]
-    right = np.stack([np.log(image) - u, by_lam * block.lam[:, None] / image], axis=2)
+    right = np.stack([np.log(image) - u, by_lam * block["lam"][:, None] / image], axis=2)
     matrix = np.eye(3) - relative
     matrix[~np.isfinite(matrix).all(axis=(1, 2))] = np.nan
     solved = _solve3(matrix, right)
@@ -192,30 +174,27 @@ def _solve3(matrix: Floats, right: Floats) -> Floats:
     return np.asarray(np.stack(crosses, axis=1) @ right / determinant[:, None, None])
 
 
-def _linear_part(block: _Block, constants: Floats) -> tuple[Floats, Floats, Floats]:
+def _linear_part(
+    block: Problems, law: Spectrum, constants: Floats
+) -> tuple[Floats, Floats, Floats]:
     """Return (kappa, m, v), their derivatives in (eta, gamma, tau), and those in lam."""
-    law = block.spectrum
     sigma, by_f, by_g = law.nodes, law.weights, law.signal_weights
     eta, gamma, tau = constants.T
-    ratio, c2 = block.ratio, block.signal**2
-    once = 1 / (block.lam[:, None] + tau[:, None] * sigma)
+    ratio, c2 = block["ratio"], block["signal"] ** 2
+    once = 1 / (block["lam"][:, None] + tau[:, None] * sigma)
     twice, thrice = once**2, once**3
-    power = [weights * sigma**k for weights in (by_g, by_f) for k in range(4)]
-    g0, g1, g2, _, _, f1, f2, f3 = power
-    m = eta * c2 * (once @ g0)
-    m_tau = -eta * c2 * (twice @ g1)
-    spread, noise = twice @ g1, twice @ f2
-    v = eta**2 * c2 * spread + gamma * ratio * noise
+    g0, g1, g2 = (by_g * sigma**k for k in range(3))
+    f1, f2, f3 = (by_f * sigma**k for k in range(1, 4))
+    length, spread, noise = c2 * (once @ g0), c2 * (twice @ g1), ratio * (twice @ f2)
     v_tau = -2 * (eta**2 * c2 * (thrice @ g2) + gamma * ratio * (thrice @ f3))
     v_lam = -2 * (eta**2 * c2 * (thrice @ g1) + gamma * ratio * (thrice @ f2))
-    zero = np.zeros_like(m)
+    zero = np.zeros_like(eta)
     jacobian = _rows(
-        (zero, zero, -ratio * noise),
-        (c2 * (once @ g0), zero, m_tau),
-        (2 * eta * c2 * spread, ratio * noise, v_tau),
+        (zero, zero, -noise), (length, zero, -eta * spread), (2 * eta * spread, noise, v_tau)
     )
     by_lam = np.stack([-ratio * (twice @ f1), -eta * c2 * (twice @ g0), v_lam], axis=1)
-    return np.stack([ratio * (once @ f1), m, v], axis=1), jacobian, by_lam
+    image = [ratio * (once @ f1), eta * length, eta**2 * spread + gamma * noise]
+    return np.stack(image, axis=1), jacobian, by_lam
 
 
 def _gaussian_part(kappa: Floats, m: Floats, v: Floats) -> tuple[Floats, Floats]:
@@ -237,20 +216,16 @@ def _gaussian_part(kappa: Floats, m: Floats, v: Floats) -> tuple[Floats, Floats]
     with_s, with_q = density * s, density * q
     with_sq = with_q * s
     steep = with_q * (2 * s - 1) / slope**2  # how q / (1 + kappa q) changes with x
-    tau, sq, ssq = _total(with_q), _total(with_sq), _dot(with_sq, s)
-    eta = _total(with_s) + kappa * sq
+    tau, sq, ssq = with_q.sum(axis=1), with_sq.sum(axis=1), _dot(with_sq, s)
+    eta = with_s.sum(axis=1) + kappa * sq
     gamma = _dot(with_s, s) + kappa * ssq
     tilt = 1 / (2 * sd)  # E[h] grows with v by E[h'(t) (t - m)] / 2v
     jacobian = _rows(
         (-sq, -tau, -tilt * _dot(with_q, z)),
         (-2 * ssq, -2 * sq, -2 * tilt * _dot(with_sq, z)),
-        (_dot(steep, s) - _dot(with_q, q / slope), _total(steep), tilt * _dot(steep, z)),
+        (_dot(steep, s) - _dot(with_q, q / slope), steep.sum(axis=1), tilt * _dot(steep, z)),
     )
     return np.stack([eta, gamma, tau], axis=1), jacobian
-
-
-def _total(values: Floats) -> Floats:
-    return np.asarray(np.einsum("ij->i", values))
 
 
 def _dot(left: Floats, right: Floats) -> Floats:

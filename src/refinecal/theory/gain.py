@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
 from numbers import Real
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from refinecal.theory._number_checks import check_whole
+from refinecal._core.checks import check_whole
 from refinecal.theory._sample_covariance import Summary
 from refinecal.theory._strengths import Choices, choose
 from refinecal.theory.assumptions import Assumption, check_assumptions
@@ -35,6 +36,17 @@ WORTHWHILE = 0.01  # of the log loss
 SMALLEST = 5e-5  # of the log loss, which is shown as 0.01%
 
 Ends = tuple[float, float]
+
+
+def _chosen(name: str, doc: str) -> Any:
+    """Return a property that is read from the choices."""
+    return property(attrgetter(f"choices.{name}"), doc=doc)
+
+
+def _C_of(name: str) -> Any:
+    """Return a property with a λ in the terms of scikit-learn."""
+    doc = f"``lam_{name}`` for scikit-learn: 1 / (lam n)."
+    return property(lambda self: 1 / (getattr(self, f"lam_{name}") * self.n_rows), doc=doc)
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,85 +108,37 @@ class GainPrediction:
         """Error rate of the best linear classifier for balanced classes; NaN if no signal is detected."""
         return float(self.spectrum.bayes_error_of(self.signal)) if self.spectrum.seen else np.nan
 
-    @property
-    def lam_risk(self) -> float:
-        """The λ with the smallest log loss."""
-        return self.choices.lam_risk
-
-    @property
-    def lam_calibration(self) -> float:
-        """The λ at which the model is calibrated."""
-        return self.choices.lam_calibration
-
-    @property
-    def lam_refinement(self) -> float:
-        """The λ with the smallest log loss after calibration."""
-        return self.choices.lam_refinement
-
-    @property
-    def C_risk(self) -> float:
-        """``lam_risk`` for scikit-learn: 1 / (lam n)."""
-        return 1 / (self.lam_risk * self.n_rows)
-
-    @property
-    def C_calibration(self) -> float:
-        """``lam_calibration`` for scikit-learn."""
-        return 1 / (self.lam_calibration * self.n_rows)
-
-    @property
-    def C_refinement(self) -> float:
-        """``lam_refinement`` for scikit-learn."""
-        return 1 / (self.lam_refinement * self.n_rows)
-
-    @property
-    def log10_gap(self) -> float:
-        """log10 of ``lam_calibration / lam_refinement``."""
-        return self.choices.log10_gap
-
-    @property
-    def at_bound_risk(self) -> bool:
-        """Whether ``lam_risk`` is an end of the search range."""
-        return self.choices.at_bound_risk
-
-    @property
-    def at_bound_calibration(self) -> bool:
-        """Whether ``lam_calibration`` is an end of the search range."""
-        return self.choices.at_bound_calibration
-
-    @property
-    def at_bound_refinement(self) -> bool:
-        """Whether ``lam_refinement`` is an end of the range, as often if the loss hardly depends on it."""
-        return self.choices.at_bound_refinement
-
-    @property
-    def gain(self) -> float:
-        """Fraction of the log loss saved by choosing by refinement, then temperature scaling."""
-        return self.choices.gain
-
-    @property
-    def gain_calibrated(self) -> float:
-        """The same, compared with choosing by loss, then temperature scaling."""
-        return self.choices.gain_calibrated
-
-    @property
-    def gain_affine(self) -> float:
-        """The same as ``gain`` if calibration has an intercept; it differs for unbalanced classes."""
-        return self.choices.gain_affine
-
-    @property
-    def loss_by_risk(self) -> float:
-        """Expected log loss if chosen by loss."""
-        return self.choices.risk
-
-    @property
-    def loss_by_risk_calibrated(self) -> float:
-        """Expected log loss if chosen by loss, then calibrated."""
-        return self.choices.risk_calibrated
-
-    @property
-    def loss_by_refinement(self) -> float:
-        """Expected log loss if chosen by refinement, then calibrated."""
-        return self.choices.refinement
+    lam_risk = _chosen("lam_risk", "The λ with the smallest log loss.")
+    lam_calibration = _chosen("lam_calibration", "The λ at which the model is calibrated.")
+    lam_refinement = _chosen(
+        "lam_refinement", "The λ with the smallest log loss after calibration."
+    )
+    C_risk, C_calibration, C_refinement = map(_C_of, ("risk", "calibration", "refinement"))
+    log10_gap = _chosen("log10_gap", "log10 of ``lam_calibration / lam_refinement``.")
+    at_bound_risk = _chosen("at_bound_risk", "Whether ``lam_risk`` is an end of the search range.")
+    at_bound_calibration = _chosen("at_bound_calibration", "The same for ``lam_calibration``.")
+    at_bound_refinement = _chosen(
+        "at_bound_refinement",
+        "The same for ``lam_refinement``: often if the loss hardly depends on it.",
+    )
+    gain = _chosen(
+        "gain",
+        "Fraction of the log loss saved by choosing by refinement, then temperature scaling.",
+    )
+    gain_calibrated = _chosen(
+        "gain_calibrated", "The same, compared with choosing by loss, then temperature scaling."
+    )
+    gain_affine = _chosen(
+        "gain_affine",
+        "The same as ``gain`` if calibration has an intercept; it differs for unbalanced classes.",
+    )
+    loss_by_risk = _chosen("risk", "Expected log loss if chosen by loss.")
+    loss_by_risk_calibrated = _chosen(
+        "risk_calibrated", "Expected log loss if chosen by loss, then calibrated."
+    )
+    loss_by_refinement = _chosen(
+        "refinement", "Expected log loss if chosen by refinement, then calibrated."
+    )
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -184,19 +148,16 @@ class GainPrediction:
     @property
     def trust(self) -> str:
         """Reliability: "good", "fair" if assumptions are violated, or "poor" if a violation is serious."""
-        if self._reasons:
+        if any(each.serious for each in self.assumptions):
             return "poor"
         return "fair" if self.doubts else "good"
-
-    @property
-    def _reasons(self) -> tuple[str, ...]:
-        return tuple(each.doubt for each in self.assumptions if each.serious)
 
     @property
     def sentence(self) -> str:
         """The prediction in words; if trust is poor, preceded by the reasons."""
         losses = (self.loss_by_refinement, self.loss_by_risk)
-        return describe_gain(self.gain, self.intervals["gain"], self.level, losses, self._reasons)
+        reasons = [each.doubt for each in self.assumptions if each.serious]
+        return describe_gain(self.gain, self.intervals["gain"], self.level, losses, reasons)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, strings and lists, for JSON."""
@@ -214,12 +175,16 @@ class GainPrediction:
         lines = [
             self.sentence,
             f"{'chosen by':<12}{'lam':>11}{'C':>11}{width:>22}{'log loss':>10}{'calibrated':>12}",
-            *(
-                f"{by:<12}{lam:>11}{C:>11}{ends:>22}{loss:>10}{calibrated:>12}"
-                for by, lam, C, ends, loss, calibrated in tabulate_choices(self)
-            ),
-            f"{self.n_features} features, {self.n_rows} rows, Bayes error {best}; trust: {self.trust}",
         ]
+        for by, lam, C, (low, high), loss, calibrated in tabulate_choices(self):
+            ends = "" if isnan(low) else f"{low:.2g} to {high:.2g}"
+            before = "" if loss is None else f"{loss:#.4g}"
+            lines.append(
+                f"{by:<12}{lam:>11.3g}{C:>11.3g}{ends:>22}{before:>10}{calibrated:>#12.4g}"
+            )
+        lines.append(
+            f"{self.n_features} features, {self.n_rows} rows, Bayes error {best}; trust: {self.trust}"
+        )
         return "\n".join([*lines, *(f"- {doubt}" for doubt in self.doubts)])
 
 
@@ -291,48 +256,22 @@ def predict_gain(
     summary = Summary.of(rows, labels)
     spectrum = EmpiricalSpectrum.of(summary)
     prevalence, n = float(labels.mean()), n_train or summary.n_rows
-    choices = _choices(spectrum, n, prevalence)
-    return GainPrediction(
-        n,
-        summary.n_features,
-        prevalence,
-        classes,
-        spectrum,
-        choices,
-        _intervals(spectrum, n, prevalence, n_draws, level, seed),
-        level,
-        tuple(check_assumptions(rows, labels, spectrum, choices, n)),
-    )
+
+    def predict(law: EmpiricalSpectrum) -> Choices:
+        assert law.signal is not None, "estimated with labels"
+        return choose(law, law.signal, n, law.n_features, prevalence)
+
+    choices, rng = predict(spectrum), np.random.default_rng(seed)
+    redrawn = (spectrum.redrawn(rng) for _ in range(n_draws))
+    drawn = [_find_ends(law, predict(law), n) for law in redrawn]
+    intervals = _make_intervals(_find_ends(spectrum, choices, n), drawn, level, spectrum.seen)
+    assumptions = tuple(check_assumptions(rows, labels, spectrum, choices, n))
+    about = n, summary.n_features, prevalence, classes
+    return GainPrediction(*about, spectrum, choices, intervals, level, assumptions)
 
 
-def _choices(spectrum: EmpiricalSpectrum, n: int, prevalence: float) -> Choices:
-    assert spectrum.signal is not None, "estimated with labels"
-    return choose(spectrum, spectrum.signal, n, spectrum.n_features, prevalence)
-
-
-def _intervals(
-    spectrum: EmpiricalSpectrum, n: int, prevalence: float, n_draws: int, level: float, seed: int
-) -> dict[str, Ends]:
-    """Return the range of predictions from other rows of the same law, widened to include this one."""
-    rng = np.random.default_rng(seed)
-    own = _uncertain(spectrum, n, prevalence)
-    drawn = [_uncertain(spectrum.redrawn(rng), n, prevalence) for _ in range(n_draws)]
-    if not drawn:
-        return dict.fromkeys(own, (np.nan, np.nan))
-    shares = [0.5 - level / 2, 0.5 + level / 2]
-    if not spectrum.seen:
-        own["bayes_error"] = (own["bayes_error"][0], CHANCE)
-    found = {}
-    for name, (low, high) in own.items():
-        lowest, highest = np.array([each[name] for each in drawn]).T
-        ends = (np.quantile(lowest, shares[0]), np.quantile(highest, shares[1]))
-        found[name] = (float(min(ends[0], low)), float(max(ends[1], high)))
-    return found
-
-
-def _uncertain(spectrum: EmpiricalSpectrum, n: int, prevalence: float) -> dict[str, Ends]:
+def _find_ends(spectrum: EmpiricalSpectrum, found: Choices, n: int) -> dict[str, Ends]:
     """Return the numbers that have an interval, each as the range of equally good values."""
-    found = _choices(spectrum, n, prevalence)
     strengths = {
         "C_risk": found.as_good_for_risk,
         "C_calibration": (found.lam_calibration, found.lam_calibration),
@@ -344,6 +283,22 @@ def _uncertain(spectrum: EmpiricalSpectrum, n: int, prevalence: float) -> dict[s
         **{name: (1 / (high * n), 1 / (low * n)) for name, (low, high) in strengths.items()},
         "bayes_error": (error, error),
     }
+
+
+def _make_intervals(
+    own: dict[str, Ends], drawn: list[dict[str, Ends]], level: float, seen: bool
+) -> dict[str, Ends]:
+    """Return the range of predictions from other rows of the same law, widened to include this one."""
+    if not drawn:
+        return dict.fromkeys(own, (np.nan, np.nan))
+    found = {}
+    for name, (low, high) in own.items():
+        lowest, highest = np.array([each[name] for each in drawn]).T
+        ends = np.quantile(lowest, 0.5 - level / 2), np.quantile(highest, 0.5 + level / 2)
+        found[name] = (float(min(ends[0], low)), float(max(ends[1], high)))
+    if not seen:
+        found["bayes_error"] = (found["bayes_error"][0], CHANCE)
+    return found
 
 
 # ---- text --------------------------------------------------------------------------------------------------
@@ -396,17 +351,16 @@ def describe_interval(ends: Ends, level: float, more: str = "") -> str:
     return f" ({100 * level:g}% interval: {between}{more})"
 
 
-def tabulate_choices(found: GainPrediction) -> list[list[str]]:
+def tabulate_choices(
+    found: GainPrediction,
+) -> list[tuple[str, float, float, Ends, float | None, float]]:
     """Return a row for each choice: name, lam, C, interval of C, log loss before and after calibration."""
-    risk = [f"{found.loss_by_risk:#.4g}", f"{found.loss_by_risk_calibrated:#.4g}"]
-    losses = {"risk": risk, "refinement": ["", f"{found.loss_by_refinement:#.4g}"]}
-    rows = []
-    for by, cells in losses.items():
-        lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
-        low, high = found.intervals[f"C_{by}"]
-        ends = "" if isnan(low) else f"{low:.2g} to {high:.2g}"
-        rows.append(["loss" if by == "risk" else by, f"{lam:.3g}", f"{C:.3g}", ends, *cells])
-    return rows
+    usual = found.lam_risk, found.C_risk, found.intervals["C_risk"]
+    ours = found.lam_refinement, found.C_refinement, found.intervals["C_refinement"]
+    return [
+        ("loss", *usual, found.loss_by_risk, found.loss_by_risk_calibrated),
+        ("refinement", *ours, None, found.loss_by_refinement),
+    ]
 
 
 def show_percent(part: float) -> str:

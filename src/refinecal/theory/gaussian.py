@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, roots_legendre
+from scipy.special import logit, ndtr, roots_legendre
 
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.theory._binary_losses import BinaryLoss, binary_loss
@@ -204,7 +204,7 @@ def risk_slopes(
     True
     """
     form = binary_loss(get_loss(loss))
-    a, s, _, _ = _check_arguments(expertise, confidence, 0.5, 0.0)
+    a, s, *_ = _check_arguments(expertise, confidence, 0.5, 0.0)
     by_inner, by_norm = _compute_blocks(partial(_slopes, form), a, s)
     return by_inner[()], by_norm[()]
 
@@ -237,18 +237,15 @@ def _terms(form: BinaryLoss, a: Floats, s: Floats, prior: Floats, t: Floats) -> 
 
 def _slopes(form: BinaryLoss, a: Floats, s: Floats) -> Floats:
     """Return the derivatives of the risk of some points."""
-    u, weights = _nodes(a, s, np.zeros(len(a)), np.zeros(len(a)), half=False)
+    zero = np.zeros(len(a))
+    u, weights = _nodes(a, s, zero, zero, half=False)
     a, s = a[:, None], s[:, None]
     found = np.zeros((2, len(a)))
-    sides = ((1, 1.0),) if form.symmetric else ((1, 0.5), (0, 0.5))
-    for label, share in sides:
-        sign = 1 if label else -1
+    for label, sign in ((1, 1),) if form.symmetric else ((1, 1), (0, -1)):
         z = u - sign * a / 2
-        mass = share * weights * _normal(z)
-        slope = form.slope(s * u, label)
-        by_norm = z * slope
-        if s.min() <= 1:  # there E z L' cancels; for large s, s E L'' does
-            by_norm = np.where(s <= 1, s * form.curvature(s * u, label), by_norm)
+        mass = (1.0 if form.symmetric else 0.5) * weights * _normal(z)
+        slope, curvature = form.slopes(s * u, label)
+        by_norm = np.where(s <= 1, s * curvature, z * slope)  # the other cancels
         found += [(mass * sign * slope).sum(axis=1) / 2, (mass * by_norm).sum(axis=1)]
     return found
 
@@ -256,9 +253,8 @@ def _slopes(form: BinaryLoss, a: Floats, s: Floats) -> Floats:
 def error_rate(a: ArrayLike, s: ArrayLike, prior: ArrayLike, t: ArrayLike) -> Floats:
     """Return how often the score is on the wrong side of 0; if it is always 0, for the smallest scale."""
     a, s, prior, t = (np.asarray(each, dtype=np.float64) for each in (a, s, prior, t))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        kink = np.where(t == 0, 0.0, t / s)
-    return np.asarray(prior * ndtr(-a / 2 - kink) + (1 - prior) * ndtr(-a / 2 + kink))
+    kink = _kink(s, t, np.inf)
+    return np.asarray(prior * ndtr(kink - a / 2) + (1 - prior) * ndtr(-kink - a / 2))
 
 
 # ---- nodes -----------------------------------------------------------------------------------------------
@@ -283,7 +279,7 @@ def _nodes(a: Floats, s: Floats, log_odds: Floats, t: Floats, half: bool) -> tup
     return u, weights
 
 
-def _kink(slope: Floats, offset: Floats, high: Floats) -> Floats:
+def _kink(slope: Floats, offset: Floats, high: Floats | float) -> Floats:
     """Return the root of slope * u + offset, or the nearer end of the interval."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.where(offset == 0, 0.0, -offset / slope)
@@ -319,25 +315,17 @@ def _normal(z: Floats) -> Floats:
     return np.asarray(DENSITY * np.exp(-z * z / 2))
 
 
-def logit(prior: float | Floats) -> Floats:
-    """Return the log-odds of a probability."""
-    return np.asarray(np.log(prior) - np.log1p(-prior))
-
-
 # ---- checks ----------------------------------------------------------------------------------------------
 
 
-def _check_arguments(
-    expertise: ArrayLike, confidence: ArrayLike, prevalence: ArrayLike, shift: ArrayLike
-) -> list[Floats]:
-    """Return the four arguments as float64 of one shape."""
-    given = zip(_ALLOWED, (expertise, confidence, prevalence, shift), strict=True)
-    arrays = [check_array(name, value, *_ALLOWED[name]) for name, value in given]
+def _check_arguments(*given: ArrayLike) -> list[Floats]:
+    """Return expertise, confidence, prevalence and shift as float64 of one shape."""
+    pairs = zip(_ALLOWED.items(), given, strict=True)
+    arrays = {name: check_array(name, value, *allowed) for (name, allowed), value in pairs}
     try:
-        return [each.copy() for each in np.broadcast_arrays(*arrays)]
+        return [each.copy() for each in np.broadcast_arrays(*arrays.values())]
     except ValueError as error:
-        pairs = zip(_ALLOWED, arrays, strict=True)
-        shapes = ", ".join(f"{name} {array.shape}" for name, array in pairs)
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise ValueError(f"the arguments do not broadcast to one shape: {shapes}") from error
 
 

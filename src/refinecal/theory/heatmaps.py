@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refinecal._core.checks import check_whole
 from refinecal._core.errors import needs_extra
 from refinecal.losses import ProperLoss
 from refinecal.theory._eigenvalues import check_spectrum
-from refinecal.theory._number_checks import check_axis, check_whole
+from refinecal.theory._number_checks import check_positive, check_vector
 from refinecal.theory._parallel import Progress, run_tasks
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, Spectrum
@@ -136,11 +137,12 @@ def heatmap(
     from joblib import cpu_count  # type: ignore[import-untyped]
 
     laws = _check_spectra(spectra)
-    columns = check_axis("ratios", ratios, "value", one=True)
-    rows = check_axis("bayes_errors", bayes_errors, "value", one=True)
+    columns = check_vector("ratios", check_positive("ratios", ratios))
+    rows = check_vector("bayes_errors", check_positive("bayes_errors", bayes_errors))
     options = {"method": method, "loss": loss, "lam_range": lam_range}
     error, ratio = (each.ravel() for each in np.meshgrid(rows, columns, indexing="ij"))
-    parts = _cut_pieces(len(ratio))
+    edges = np.linspace(0, len(ratio), -(-len(ratio) // PIECE) + 1).round().astype(int).tolist()
+    parts = [slice(start, stop) for start, stop in pairwise(edges)]
     tasks = [(law, ratio[part], error[part], options) for law in laws for part in parts]
     for law in laws:
         law.signal_for(rows)  # check the errors before processes start
@@ -154,21 +156,11 @@ def heatmap(
     return HeatMap(laws, rows, columns, {"spectrum": names, **table}, method, loss_name)
 
 
-def _cut_pieces(size: int) -> list[slice]:
-    """Return slices of about equal length, at most PIECE."""
-    count = -(-size // PIECE)
-    edges = np.linspace(0, size, count + 1).round().astype(int).tolist()
-    return [slice(start, stop) for start, stop in pairwise(edges)]
-
-
 def _solve(
     spectrum: Spectrum, ratio: Floats, error: Floats, options: dict[str, Any]
 ) -> dict[str, NDArray[Any]]:
     """Return the columns of some cells."""
     return minimise(ratio=ratio, bayes_error=error, spectrum=spectrum, **options).to_dict()
-
-
-# ---- checks ------------------------------------------------------------------------------------------------
 
 
 def _check_spectra(given: Sequence[Spectrum] | Spectrum | None) -> tuple[Spectrum, ...]:

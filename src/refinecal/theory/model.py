@@ -18,23 +18,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from scipy.special import logit, ndtri
 
+from refinecal._core.checks import check_whole
 from refinecal.losses import ProperLoss
 from refinecal.theory._eigenvalues import check_spectrum
 from refinecal.theory._number_checks import (
     check_array,
     check_bayes_error,
+    check_one_of,
     check_positive,
-    check_whole,
+    check_vector,
+    freeze,
     read_floats,
 )
-from refinecal.theory.gaussian import (
-    GaussianDecomposition,
-    error_rate,
-    gaussian_decomposition,
-    logit,
-)
+from refinecal.theory.gaussian import GaussianDecomposition, error_rate, gaussian_decomposition
 from refinecal.theory.spectrum import Spectrum
 
 __all__ = ["GaussianModel", "sample"]
@@ -95,20 +93,20 @@ class GaussianModel:
         prevalence: float = 0.5,
         centre: ArrayLike | None = None,
     ) -> None:
-        self.mu = _check_vector(mu, "mu")
-        self.centre = np.zeros_like(self.mu) if centre is None else _check_vector(centre, "centre")
+        form = "(p,), one number for each feature"
+        self.mu = freeze(check_vector("mu", _read_finite("mu", mu), form, one=False))
+        centre = np.zeros_like(self.mu) if centre is None else _read_finite("centre", centre)
+        self.centre = freeze(check_vector("centre", centre, form, one=False))
         if self.centre.shape != self.mu.shape:
             raise ValueError(
                 f"centre has {len(self.centre)} entries, but mu has {len(self.mu)}: pass one for each feature"
             )
-        self.sigma = _check_covariance(sigma, len(self.mu))
+        self.sigma = freeze(_check_covariance(sigma, len(self.mu)))
         self._root = np.sqrt(self.sigma) if self.sigma.ndim == 1 else _cholesky(self.sigma)
         rule = "it must be one number strictly between 0 and 1"
         self.prevalence = check_array(
             "prevalence", prevalence, lambda x: (x > 0) & (x < 1) & (x.size == 1), rule
         ).item()
-        for array in (self.mu, self.centre, self.sigma):  # since results are cached
-            array.setflags(write=False)
 
     @classmethod
     def from_spectrum(
@@ -149,7 +147,13 @@ class GaussianModel:
         """
         n_features = check_whole("n_features", n_features, 1)
         check_spectrum("spectrum", spectrum, "refinecal.theory.BetaSpectrum(1, 1)")
-        given, is_norm = _check_one(bayes_error, signal)
+        check_one_of(bayes_error, signal)
+        is_norm = signal is not None
+        value = check_positive("signal", signal) if is_norm else check_bayes_error(bayes_error)  # type: ignore[arg-type]
+        if value.ndim:
+            name = "signal" if is_norm else "bayes_error"
+            raise TypeError(f"{name} has shape {value.shape}: pass one number")
+        given = float(value)
         rng = np.random.default_rng(seed)
         sigma = spectrum.draw(n_features, rng)
         mu = rng.standard_normal(n_features) * np.sqrt(spectrum.signal_ratio(sigma))
@@ -193,7 +197,7 @@ class GaussianModel:
 
     def log_odds(self, X: ArrayLike) -> Floats:
         """Return the true log-odds of label 1 for each row."""
-        return np.asarray(self._dot(X, "X", self.weights) + self.intercept)
+        return np.asarray(self._rows(X, "X") @ self.weights + self.intercept)
 
     # ---- linear models -----------------------------------------------------------------------------------
 
@@ -202,13 +206,12 @@ class GaussianModel:
 
         Here and below, w may hold one weight vector in each row.
         """
-        unit, length = self._unit(w)
-        return (length * self._norm(unit))[()]
+        _, largest, norm = self._measure(w)
+        return (largest * norm)[()]
 
     def expertise(self, w: ArrayLike) -> Any:
         r"""Return :math:`\langle w, w^*\rangle_\Sigma / \|w\|_\Sigma`; 0 for weights that are all 0."""
-        unit, _ = self._unit(w)
-        norm = self._norm(unit)
+        unit, _, norm = self._measure(w)
         inner = np.asarray(2 * (unit @ self.mu))
         return np.divide(inner, norm, out=np.zeros(norm.shape), where=norm > 0)[()]
 
@@ -226,23 +229,21 @@ class GaussianModel:
         loss : {"log", "brier", "spherical"} or a loss object
             See :func:`gaussian_decomposition`.
         """
-        shift = self._dot(w, "w", self.centre) + read_floats("intercept", intercept)
+        shift = self._rows(w, "w") @ self.centre + read_floats("intercept", intercept)
         return gaussian_decomposition(
             self.expertise(w), self.confidence(w), loss, prevalence=self.prevalence, shift=shift
         )
 
-    def _norm(self, w: Floats) -> Floats:
-        scaled = w * self._root if self.sigma.ndim == 1 else w @ self._root
-        return np.asarray(np.linalg.norm(scaled, axis=-1))
+    def _measure(self, w: ArrayLike) -> tuple[Floats, Floats, Floats]:
+        """Return weights divided by their largest entry, the entry, and the norm of the divided weights.
 
-    def _unit(self, w: ArrayLike) -> tuple[Floats, Floats]:
-        """Return weights divided by their largest entry, so that squares neither vanish nor overflow."""
+        So squares neither vanish nor overflow.
+        """
         rows = self._rows(w, "w")
-        length = np.abs(rows).max(axis=-1)
-        return rows / np.where(length > 0, length, 1)[..., None], length
-
-    def _dot(self, given: ArrayLike, name: str, vector: Floats) -> Floats:
-        return np.asarray(self._rows(given, name) @ vector)
+        largest = np.abs(rows).max(axis=-1)
+        unit = rows / np.where(largest > 0, largest, 1)[..., None]
+        scaled = unit * self._root if self.sigma.ndim == 1 else unit @ self._root
+        return unit, largest, np.asarray(np.linalg.norm(scaled, axis=-1))
 
     def _rows(self, given: ArrayLike, name: str) -> Floats:
         if hasattr(given, "coef_"):
@@ -328,22 +329,13 @@ def sample(
 # ---- checks ----------------------------------------------------------------------------------------------
 
 
-def _check_vector(given: ArrayLike, name: str) -> Floats:
-    array = _read_finite(name, given).copy()
-    if array.ndim != 1 or not array.size:
-        raise ValueError(
-            f"{name} has shape {array.shape}: it must be (p,), one number for each feature"
-        )
-    return array
-
-
 def _read_finite(name: str, given: ArrayLike) -> Floats:
     return check_array(name, given, np.isfinite, "all entries must be finite")
 
 
 def _check_covariance(given: ArrayLike, n_features: int) -> Floats:
     """Return variances or a symmetric matrix."""
-    sigma = _read_finite("sigma", given).copy()
+    sigma = _read_finite("sigma", given)
     if sigma.shape not in ((n_features,), (n_features, n_features)):
         raise ValueError(
             f"sigma has shape {sigma.shape}, but mu has {n_features} entries: pass ({n_features},) variances "
@@ -382,19 +374,3 @@ def _cholesky(sigma: Floats) -> Floats:
             "repeat others, or add a small number to the diagonal: sigma + 1e-6 * np.eye(p)."
         )
     return np.asarray(root)
-
-
-def _check_one(bayes_error: float | None, signal: float | None) -> tuple[float, bool]:
-    """Return the number that is given, and whether it is the signal."""
-    if (bayes_error is None) == (signal is None):
-        found = "neither" if signal is None else "both"
-        raise TypeError(
-            f"pass either bayes_error= or signal=, found {found}: one follows from the other"
-        )
-    if signal is None:
-        name, value = "bayes_error", check_bayes_error(bayes_error)  # type: ignore[arg-type]
-    else:
-        name, value = "signal", check_positive("signal", signal)
-    if value.ndim:
-        raise TypeError(f"{name} has shape {value.shape}: pass one number")
-    return float(value), signal is not None

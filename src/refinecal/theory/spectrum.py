@@ -9,6 +9,7 @@ appendix.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -58,9 +59,8 @@ class PointSpectrum(Spectrum):
 
     def __init__(self, values: ArrayLike, weights: ArrayLike | None = None) -> None:
         sigma = check_eigenvalues(values, "values")
-        shares = check_shares(
-            np.ones(len(sigma)) if weights is None else weights, "weights", len(sigma)
-        )
+        weights = np.ones(len(sigma)) if weights is None else weights
+        shares = check_shares(weights, "weights", len(sigma))
         nodes, places = np.unique(sigma, return_inverse=True)
         merged = np.bincount(places, shares).astype(np.float64)
         few = [f"{node:g}" for node in nodes[:4]]
@@ -174,6 +174,7 @@ class BetaSpectrum(_Interval):
     """
 
     kind = "beta"
+    _names = ("shape_a", "shape_b", "shift", "scale")
 
     def __init__(
         self, shape_a: float, shape_b: float, shift: float = 1e-3, *, scale: float = 1.0
@@ -184,8 +185,8 @@ class BetaSpectrum(_Interval):
         self.shift = check_number(shift, "shift", zero=True)
         self.scale = check_number(scale, "scale")
         factor = "" if self.scale == 1 else f"{self.scale:g} "
-        label = f"{factor}Beta({self.shape_a:g}, {self.shape_b:g})"
-        label = f"{self.shift:g} + {label}" if self.shift else label
+        offset = f"{self.shift:g} + " if self.shift else ""
+        label = f"{offset}{factor}Beta({self.shape_a:g}, {self.shape_b:g})"
         law = Law(self.shape_a, self.shape_b, self.shift / self.scale)
         super().__init__(law, self.shift, self.scale, label)
 
@@ -199,10 +200,6 @@ class BetaSpectrum(_Interval):
         logs -= betaln(self.shape_a, self.shape_b) + np.log(self.scale)
         return np.where(inside, np.exp(logs), 0.0)
 
-    def _arguments(self) -> dict[str, Any]:
-        found = {"shape_a": self.shape_a, "shape_b": self.shape_b, "shift": self.shift}
-        return found if self.scale == 1 else found | {"scale": self.scale}
-
 
 class UniformSpectrum(_Interval):
     """Eigenvalues uniform between two positive numbers, ``low`` and ``high``.
@@ -213,6 +210,7 @@ class UniformSpectrum(_Interval):
     """
 
     kind = "uniform"
+    _names = ("low", "high")
 
     def __init__(self, low: float, high: float) -> None:
         advice = ". For eigenvalues that reach 0, use BetaSpectrum(1, 1, shift=0, scale=high)."
@@ -231,9 +229,6 @@ class UniformSpectrum(_Interval):
         """Return the density at these eigenvalues, or None if there is only one."""
         return np.where(self._inside(sigma)[1], 1 / self._width, 0.0) if self._width else None
 
-    def _arguments(self) -> dict[str, Any]:
-        return {"low": self.low, "high": self.high}
-
 
 class MarchenkoPastur(_Interval):
     r"""The spectrum of a sample covariance: ``ratio`` features per sample, all of variance ``scale``.
@@ -248,6 +243,7 @@ class MarchenkoPastur(_Interval):
     """
 
     kind = "marchenko-pastur"
+    _names = ("ratio", "scale")
 
     def __init__(self, ratio: float, scale: float = 1.0) -> None:
         self.ratio, self.scale = check_number(ratio, "ratio"), check_number(scale, "scale")
@@ -284,19 +280,32 @@ class MarchenkoPastur(_Interval):
         root, below = self._width * np.sqrt(u * (1 - u)), self._start + self._width * u
         return np.where(inside, root / (2 * np.pi * self.ratio * self.scale * below), 0.0)
 
-    def _arguments(self) -> dict[str, Any]:
-        found = {"ratio": self.ratio}
-        return found if self.scale == 1 else found | {"scale": self.scale}
-
 
 # ---- from a string ---------------------------------------------------------------------------------------
 
-FORMS = {  # name: example, fewest and most numbers
-    "beta": ("beta:shape_a,shape_b[,shift[,scale]], such as beta:1,5", 2, 4),
-    "identity": ("identity", 0, 0),
-    "mp": ("mp:ratio[,scale], such as mp:0.5", 1, 2),
-    "points": ("points:value,value,… or points:value*share,…, such as points:1,4", 1, np.inf),
-    "uniform": ("uniform:low,high, such as uniform:0.1,2", 2, 2),
+
+def _parse_beta(a: float, b: float, shift: float = 1e-3, scale: float = 1.0) -> Spectrum:
+    return BetaSpectrum(a, b, shift, scale=scale)
+
+
+def _parse_uniform(low: float, high: float) -> Spectrum:
+    if not low and high > 0:
+        raise ValueError(
+            f"spectrum is uniform from 0: start above 0, such as uniform:{high / 1000:g},{high:g}, or use "
+            f"beta:1,1,0,{high:g} for eigenvalues that reach 0 (with a signal, not a Bayes error)"
+        )
+    return UniformSpectrum(low, high)
+
+
+FORMS: dict[str, tuple[Callable[..., Spectrum], float, float, str]] = {  # with how many numbers
+    "beta": (_parse_beta, 2, 4, "beta:shape_a,shape_b[,shift[,scale]], such as beta:1,5"),
+    "identity": (lambda: PointSpectrum([1.0]), 0, 0, "identity"),
+    "mp": (MarchenkoPastur, 1, 2, "mp:ratio[,scale], such as mp:0.5"),
+    "points": (
+        *(PointSpectrum, 1, np.inf),
+        "points:value,value,… or points:value*share,…, such as points:1,4",
+    ),
+    "uniform": (_parse_uniform, 2, 2, "uniform:low,high, such as uniform:0.1,2"),
 }
 
 
@@ -314,38 +323,20 @@ def parse_spectrum(text: str) -> Spectrum:
     name = "mp" if name.lower() == MarchenkoPastur.kind else name.lower()
     if name not in FORMS:
         fail_choice("spectrum", name, sorted(FORMS), "one with its numbers, such as 'beta:1,5'")
-    form, fewest, most = FORMS[name]
-    parts = [part.strip() for part in rest.split(",")] if rest else []
+    make, fewest, most, form = FORMS[name]
+    parts = rest.split(",") if rest else []
     if not fewest <= len(parts) <= most:
         raise ValueError(f"spectrum is {text!r}, with {len(parts)} numbers: write {form}")
-    pairs = [part.split("*") if name == "points" else [part] for part in parts]
+    starred = [part.split("*") if name == "points" else [part] for part in parts]
     try:
-        numbers = [[float(number) for number in pair] for pair in pairs]
+        numbers = [[float(each) for each in pair] for pair in starred]
     except ValueError:
         raise ValueError(
             f"spectrum is {text!r}, which has parts that are not numbers: write {form}"
         ) from None
-    if len({len(pair) for pair in pairs}) > 1 or any(len(pair) > 2 for pair in pairs):
+    if {len(pair) for pair in numbers} not in (set(), {1}, {2}):
         raise ValueError(
             f"spectrum is {text!r}, which needs one share for each value: write {form}"
         )
-    return _make_law(name, numbers)
-
-
-def _make_law(name: str, numbers: list[list[float]]) -> Spectrum:
-    columns = [list(column) for column in zip(*numbers, strict=True)]
-    first = columns[0] if columns else []
-    if name == "beta":
-        scale = first[3] if len(first) > 3 else 1.0
-        return BetaSpectrum(*first[:3], scale=scale)
-    if name == "mp":
-        return MarchenkoPastur(*first)
-    if name == "uniform":
-        low, high = first
-        if not low and high > 0:
-            raise ValueError(
-                f"spectrum is uniform from 0: start above 0, such as uniform:{high / 1000:g},{high:g}, or "
-                f"use beta:1,1,0,{high:g} for eigenvalues that reach 0 (with a signal, not a Bayes error)"
-            )
-        return UniformSpectrum(low, high)
-    return PointSpectrum(*(columns or [[1.0]]))
+    columns = zip(*numbers, strict=True)
+    return make(*columns) if name == "points" else make(*next(columns, ()))

@@ -223,49 +223,38 @@ class Form:
     decode: Callable[[bytes], Any]  # one file
     join: Callable[[list[Any]], Part] = join_batches
     archive: str | None = None
-    optional: tuple[str, ...] = ()  # may be absent if nothing is checked
 
     def share_in(self, folder: Path) -> float:
         """Return which share of the files is in a folder."""
         names = [self.archive] if self.archive else [*self.train, *self.test]
         return sum(find_file(folder, name).exists() for name in names) / len(names)
 
-    def read(self, folder: Path, check: bool) -> tuple[Part, Part]:
-        """Return the training and the test images."""
-        files = self._members(folder, check) if self.archive else self._files(folder, check)
-        found = {}
-        for name, where, raw in files:
-            with reading(where):
-                if not raw:
-                    raise ValueError("it is empty")
-                found[name] = self.decode(raw)
-        train = [found[name] for name in self.train if name in found]
-        return self.join(train), self.join([found[name] for name in self.test])
+    def read(self, folder: Path, check: bool, n_train: int | None = None) -> tuple[Part, Part]:
+        """Return training and test images; of batches, only those with the first ``n_train`` are read."""
+        unpacked = self._unpack(folder, check) if self.archive else {}
+        train: list[Any] = []
+        for name in self.train:
+            train.append(self._decode(name, folder, check, unpacked))
+            read = sum(len(labels) for _, labels in train) if self.join is join_batches else 0
+            if n_train is not None and read >= n_train:
+                break
+        x, y = self.join(train)
+        test = [self._decode(name, folder, check, unpacked) for name in self.test]
+        return (x[:n_train], y[:n_train]), self.join(test)
 
-    def _files(self, folder: Path, check: bool) -> Iterator[tuple[str, str, bytes]]:
-        for name in (*self.train, *self.test):
-            path = find_file(folder, name)
-            if not path.is_file():
-                if not check and name in self.optional:
-                    continue
-                raise FileNotFoundError(
-                    f"{path} is missing, but other files of its set are there: put it there, or get the set "
-                    "again"
-                )
-            if check and name in FILES:
-                check_file(path, FILES[name])
-            with reading(path):
-                raw = path.read_bytes()
-                raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
-            found = hashlib.md5(raw, usedforsecurity=False).hexdigest()
-            if check and name not in FILES and found != UNPACKED.get(name):
-                raise ValueError(
-                    f"{path} does not hold what the official {name} does: its MD5 sum is {found}, not "
-                    f"{UNPACKED.get(name, 'a known one')}. Remove it, and get it again. {ALLOW}."
-                )
-            yield name, str(path), raw
+    def _decode(self, name: str, folder: Path, check: bool, unpacked: dict[str, bytes]) -> Any:
+        """Return what one file holds."""
+        if self.archive:
+            where, raw = f"{name} in {folder / self.archive}", unpacked.pop(name)
+        else:
+            where, raw = _read_file(folder, name, check)
+        with reading(where):
+            if not raw:
+                raise ValueError("it is empty")
+            return self.decode(raw)
 
-    def _members(self, folder: Path, check: bool) -> Iterator[tuple[str, str, bytes]]:
+    def _unpack(self, folder: Path, check: bool) -> dict[str, bytes]:
+        """Return the content of every file in the archive."""
         assert self.archive is not None
         path, absent = folder / self.archive, {*self.train, *self.test}
         if check:
@@ -280,8 +269,30 @@ class Form:
                 pass
             if absent := absent - found.keys():
                 raise ValueError(f"it lacks {', '.join(sorted(absent))}")
-        for name in (*self.train, *self.test):
-            yield name, f"{name} in {path}", found.pop(name)
+        return found
+
+
+def _read_file(folder: Path, name: str, check: bool) -> tuple[str, bytes]:
+    """Return where an unpacked file is, and its content."""
+    path = find_file(folder, name)
+    if not path.is_file():
+        fewer = ", use only the training images before it" if "_batch_" in name else ""
+        raise FileNotFoundError(
+            f"{path} is missing, but other files of its set are there: put it there{fewer}, or get the set "
+            "again"
+        )
+    if check and name in FILES:
+        check_file(path, FILES[name])
+    with reading(path):
+        raw = path.read_bytes()
+        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    found = hashlib.md5(raw, usedforsecurity=False).hexdigest()
+    if check and name not in FILES and found != UNPACKED.get(name):
+        raise ValueError(
+            f"{path} does not hold what the official {name} does: its MD5 sum is {found}, not "
+            f"{UNPACKED.get(name, 'a known one')}. Remove it, and get it again. {ALLOW}."
+        )
+    return str(path), raw
 
 
 def find_file(folder: Path, name: str) -> Path:
@@ -310,7 +321,7 @@ CIFAR100 = (
 FORMS: dict[str, tuple[Form, ...]] = {  # the first that is there is read
     "cifar10": (
         *CIFAR10,
-        *(replace(form, archive=None, optional=form.train[1:]) for form in CIFAR10),
+        *(replace(form, archive=None) for form in CIFAR10),
     ),
     "cifar100": (*CIFAR100, *(replace(form, archive=None) for form in reversed(CIFAR100))),
     "svhn": (Form(("train_32x32.mat",), ("test_32x32.mat",), from_mat),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from refinecal.experiments.vision.intervals import Mean
+from refinecal.experiments.comparing import Mean
 from refinecal.experiments.vision.recipe import Settings
 
 IMAGES = {  # of training, and of test

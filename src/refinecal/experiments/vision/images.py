@@ -25,21 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import hold_lock
-from refinecal.experiments.vision.archives import (
-    CLASSES,
-    DOWNLOADS,
-    FILES,
-    FORMS,
-    Form,
-    Official,
-    check_file,
-    compute_md5,
-)
+from refinecal.experiments.vision import archives
 
 __all__ = ["DATASETS", "ImageSet", "available", "download", "read_images", "validation_split"]
 
 
-DATASETS = tuple(FORMS)
+DATASETS = tuple(archives.FORMS)
 PLACES = {"fashion-mnist": "FashionMNIST/raw"}  # where torchvision puts them
 
 
@@ -112,7 +103,9 @@ def _check_part(part: str, x: Any, y: Any, n_classes: int) -> None:
 # ---- reading ---------------------------------------------------------------------------------------------
 
 
-def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -> ImageSet:
+def read_images(
+    folder: str | os.PathLike[str], name: str, check: bool = True, n_train: int | None = None
+) -> ImageSet:
     """Return an image set from the files in a folder, or in its subfolder of the set's name.
 
     Parameters
@@ -121,8 +114,10 @@ def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -
         Holds the official files of one set or of several; archives need not be unpacked.
     name : {"cifar10", "cifar100", "svhn", "fashion-mnist"}
     check : bool, default True
-        Whether to refuse files that are not the official ones, by their MD5 sums. Without it, an unpacked
-        CIFAR-10 may lack training batches other than the first.
+        Whether to refuse files that are not the official ones, by their MD5 sums.
+    n_train : int, optional
+        How many training images to use: the first ones, so that everyone has the same. An unpacked CIFAR-10
+        may lack the batches of the others.
 
     Raises
     ------
@@ -131,14 +126,18 @@ def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -
     ValueError
         If a file is damaged or not the official one.
     """
-    if name not in FORMS:
+    if name not in archives.FORMS:
         near = get_close_matches(str(name).lower(), DATASETS, 1)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"name is {name!r}: {meant}There are {', '.join(DATASETS)}.")
     place, form = _find(Path(folder), name)
-    (train_x, train_y), (test_x, test_y) = form.read(place, check)
+    (train_x, train_y), (test_x, test_y) = form.read(place, check, n_train)
+    if n_train is not None and len(train_y) < n_train:
+        raise ValueError(
+            f"{place} has {len(train_y)} training images of {name}, not {n_train}: use fewer"
+        )
     try:
-        return ImageSet(name, train_x, train_y, test_x, test_y, CLASSES[name])
+        return ImageSet(name, train_x, train_y, test_x, test_y, archives.CLASSES[name])
     except ValueError as error:
         raise ValueError(
             f"{place} does not hold {name}: {error}. Get the official files."
@@ -150,14 +149,16 @@ def available(folder: str | os.PathLike[str]) -> list[str]:
     return [name for name in DATASETS if _look(Path(folder), name)[0]]
 
 
-def _look(folder: Path, name: str) -> tuple[float, Path, Form]:
+def _look(folder: Path, name: str) -> tuple[float, Path, archives.Form]:
     """Return which share of a set is there, where, and in which form: the first of the most complete."""
     places = (folder / name, folder, folder / PLACES.get(name, ""))
-    found = [(form.share_in(place), place, form) for form in FORMS[name] for place in places]
+    found = [
+        (form.share_in(place), place, form) for form in archives.FORMS[name] for place in places
+    ]
     return max(found, key=lambda each: each[0])
 
 
-def _find(folder: Path, name: str) -> tuple[Path, Form]:
+def _find(folder: Path, name: str) -> tuple[Path, archives.Form]:
     if folder.is_file():
         raise NotADirectoryError(f"{folder} is a file: name the folder that holds it")
     get = f"get them with download({name!r}, {str(folder)!r})"  # the command line rewords it
@@ -167,10 +168,10 @@ def _find(folder: Path, name: str) -> tuple[Path, Form]:
         )
     share, place, form = _look(folder, name)
     if not share:
-        archives = " or ".join(form.archive for form in FORMS[name] if form.archive)
+        packed = " or ".join(form.archive for form in archives.FORMS[name] if form.archive)
+        names = packed or ", ".join(archives.DOWNLOADS[name])
         raise FileNotFoundError(
-            f"{folder} has no files of {name}: put {archives or ', '.join(DOWNLOADS[name])} there, or into "
-            f"{folder / name}, or {get}"
+            f"{folder} has no files of {name}: put {names} there, or into {folder / name}, or {get}"
         )
     return place, form
 
@@ -238,9 +239,9 @@ def download(name: str, folder: str | os.PathLike[str], progress: bool = False) 
     ValueError
         If the download is not the official file, or a different file of its name exists.
     """
-    if name not in DOWNLOADS:
-        raise ValueError(f"name is {name!r}: there are {', '.join(DOWNLOADS)}.")
-    files = [FILES[each] for each in DOWNLOADS[name]]
+    if name not in archives.DOWNLOADS:
+        raise ValueError(f"name is {name!r}: there are {', '.join(archives.DOWNLOADS)}.")
+    files = [archives.FILES[each] for each in archives.DOWNLOADS[name]]
     places = (Path(folder) / name, Path(folder))
     # by name and size: MNIST's files have the names of Fashion-MNIST's
     sizes = [
@@ -251,7 +252,7 @@ def download(name: str, folder: str | os.PathLike[str], progress: bool = False) 
     place = places[counts.index(max(counts))]
     missing = [each for each in files if not (place / each.name).exists()]
     for each in set(files) - set(missing):
-        check_file(place / each.name, each)
+        archives.check_file(place / each.name, each)
     if missing:
         place.mkdir(parents=True, exist_ok=True)
         lock = hold_lock(place / LOCK, f"downloading into {place}", remove=True)
@@ -261,14 +262,16 @@ def download(name: str, folder: str | os.PathLike[str], progress: bool = False) 
     return [place / each.name for each in files]
 
 
-def _fetch(official: Official, folder: Path, tell: Progress) -> None:
+def _fetch(official: archives.Official, folder: Path, tell: Progress) -> None:
     part = folder / f".{official.name}.part"
     is_resumed = part.exists()
     _receive(official, part, tell)
-    if is_resumed and compute_md5(part) != official.md5:  # its beginning was of another file
+    if (
+        is_resumed and archives.compute_md5(part) != official.md5
+    ):  # its beginning was of another file
         part.unlink()
         _receive(official, part, tell)
-    if (found := compute_md5(part)) != official.md5:
+    if (found := archives.compute_md5(part)) != official.md5:
         part.unlink()
         raise ValueError(
             f"{official.address} sent a file whose MD5 sum is {found}, not {official.md5}, so it was not "
@@ -277,7 +280,7 @@ def _fetch(official: Official, folder: Path, tell: Progress) -> None:
     os.replace(part, folder / official.name)
 
 
-def _receive(official: Official, part: Path, tell: Progress) -> None:
+def _receive(official: archives.Official, part: Path, tell: Progress) -> None:
     """Append what is missing, in a few attempts; leave no empty file behind."""
     try:
         with part.open("ab") as file:
@@ -304,7 +307,7 @@ def _receive(official: Official, part: Path, tell: Progress) -> None:
             part.unlink()
 
 
-def _append(official: Official, file: BinaryIO, tell: Progress) -> None:
+def _append(official: archives.Official, file: BinaryIO, tell: Progress) -> None:
     start = file.tell()
     rest = {"Range": f"bytes={start}-"} if start else {}
     request = Request(official.address, headers={"User-Agent": "refinecal", **rest})

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
-from refinecal._core.files import atomic_write
+from refinecal.experiments.units import open_archive, write_archive
 from refinecal.experiments.vision.augment import Augmentation, Normalization
 from refinecal.experiments.vision.hardware import Devices, disable_tf32
 from refinecal.experiments.vision.networks import new_network
@@ -26,17 +24,15 @@ with needs_extra("vision", package="torch"):
     from torch import Tensor
     from torch.nn.functional import cross_entropy
 
-if TYPE_CHECKING:
-    import torch
-
-
-FORMAT = 2  # of the file
-NAME = "training.safetensors"
-ABOUT, SUM = "refinecal", "crc32"  # the entries of the file's metadata that are ours
-OS_ERROR = re.compile(r"\(os error (\d+)\)")  # in the words of safetensors
-PARTS = ("net", "momentum", "val", "test")  # of the names of tensors
-
-Tensors = dict[str, "torch.Tensor"]
+NAME = "training.npz"
+ABOUT = (
+    "epoch",
+    "task",
+    "metrics",
+    "seconds",
+    "peak_memory",
+)  # of a checkpoint; the rest are arrays
+LOGITS = ("val", "test")
 
 
 @dataclass(slots=True)
@@ -48,11 +44,9 @@ class Checkpoint:
     metrics: dict[str, Any]  # what EpochMetrics.state returned
     seconds: dict[str, float]  # so far
     peak_memory: int = 0
-    net: Tensors = field(default_factory=dict)  # the state of the network,
-    momentum: Tensors = field(default_factory=dict)  # and of the optimizer by name of parameter
-    val: dict[int, NDArray[np.float32]] = field(
-        default_factory=dict
-    )  # logits by epoch, of the best
+    net: dict[str, Any] = field(default_factory=dict)  # the state of the network, and
+    momentum: dict[str, Any] = field(default_factory=dict)  # the optimizer's by name of parameter
+    val: dict[int, NDArray[np.float32]] = field(default_factory=dict)  # logits of the best epochs
     test: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
 
@@ -61,8 +55,6 @@ class CheckpointFile:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder) / NAME
-        with needs_extra("vision", package="safetensors"):
-            import safetensors.torch  # noqa: F401  # now, not after the first epoch
 
     def prepare(self) -> None:
         """Make the folder; remove what was being written when an earlier process was killed."""
@@ -77,32 +69,18 @@ class CheckpointFile:
                 f"checkpoint is {self.path.parent}, where no folder can be created ({error.strerror}): pass "
                 "one in a writable place"
             ) from error
-        for part in self.path.parent.glob(f".{self.path.stem}.*.part{self.path.suffix}"):
+        for part in self.path.parent.glob(f".{self.path.stem}.*.part*"):
             part.unlink(missing_ok=True)
 
     def save(self, state: Checkpoint) -> None:
         """Replace the last state, completely or not at all."""
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
-
-        about = {
-            "format": FORMAT,
-            "epoch": state.epoch,
-            "task": state.task,
-            "metrics": state.metrics,
-            "seconds": state.seconds,
-            "peak_memory": state.peak_memory,
+        arrays = {
+            f"{part}.{name}": value if part in LOGITS else value.detach().cpu().numpy()
+            for part in ("net", "momentum", *LOGITS)
+            for name, value in getattr(state, part).items()
         }
-        said, tensors = json.dumps(about), _flatten(state)
-        metadata = {ABOUT: said, SUM: _sum(said, tensors)}
-        with atomic_write(self.path) as part:
-            try:
-                save_file(tensors, part, metadata=metadata)
-            except SafetensorError as error:  # which a full disk is for it, too
-                if (found := OS_ERROR.search(str(error))) is None:
-                    raise
-                number = int(found[1])
-                raise OSError(number, os.strerror(number), str(self.path)) from error
+        about = {name: getattr(state, name) for name in ABOUT}
+        write_archive(self.path, about, arrays, compress=False)
 
     def load(self, task: Mapping[str, Any]) -> Checkpoint | None:
         """Return the last state of this training run, if any; raise if it is damaged or of another run."""
@@ -122,63 +100,16 @@ class CheckpointFile:
         return found
 
     def _read(self) -> Checkpoint:
-        from safetensors import safe_open
-
-        with self.path.open("rb"):  # safetensors reports an unreadable file as missing
-            pass
-        try:
-            with safe_open(self.path, framework="pt") as file:
-                metadata = file.metadata()
-                about = json.loads(metadata[ABOUT])
-                if about.pop("format") != FORMAT:
-                    raise ValueError(f"its format is not {FORMAT}")
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            if metadata[SUM] != _sum(metadata[ABOUT], tensors):
-                raise ValueError("its content does not fit its checksum")
-            return Checkpoint(**about, **_unflatten(tensors))
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:
-            raise ValueError(
-                f"{self.path} is not a checkpoint of a training run, or it is damaged "
-                f"({type(error).__name__}: {error}): delete it to start over"
-            ) from error
-
-
-def _sum(said: str, tensors: Tensors) -> str:
-    """Return a checksum of all that a file holds."""
-    import torch
-
-    found = zlib.crc32(said.encode())
-    for name in sorted(tensors):
-        found = zlib.crc32(name.encode(), found)
-        raw = tensors[name].reshape(-1).view(torch.uint8).numpy()
-        found = zlib.crc32(raw.data, found)
-    return f"{found:08x}"
-
-
-def _flatten(state: Checkpoint) -> Tensors:
-    """Return all tensors under one name each."""
-    import torch
-
-    found = {f"net.{name}": value for name, value in state.net.items()}
-    found |= {f"momentum.{name}": value for name, value in state.momentum.items()}
-    for part in ("val", "test"):
-        logits = getattr(state, part)
-        found |= {f"{part}.{epoch}": torch.from_numpy(each) for epoch, each in logits.items()}
-    return {name: value.detach().cpu().contiguous() for name, value in found.items()}
-
-
-def _unflatten(tensors: Tensors) -> dict[str, Any]:
-    """Return the tensors as the fields that they are of."""
-    found: dict[str, Any] = {part: {} for part in PARTS}
-    for name, value in tensors.items():
-        part, _, rest = name.partition(".")
-        if part in ("val", "test"):
-            found[part][int(rest)] = value.numpy()
-        else:
-            found[part][rest] = value
-    return found
+        what = "a checkpoint of a training run"
+        with open_archive(self.path, what, "delete it to start over") as (about, arrays):
+            found = Checkpoint(**about)
+            for key in arrays:
+                part, _, name = key.partition(".")
+                if part in LOGITS:
+                    getattr(found, part)[int(name)] = arrays[key]
+                elif part in ("net", "momentum"):
+                    getattr(found, part)[name] = torch.from_numpy(arrays[key])
+            return found
 
 
 CHUNK = 500  # images that are predicted together

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from refinecal._core.errors import fail_choice, needs_extra
 
 with needs_extra("vision", package="torch"):
     import torch
     from torch import Tensor, nn
-    from torch.func import functional_call
     from torch.nn.functional import relu
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -223,7 +222,7 @@ def n_parameters(net: nn.Module) -> int:
 def flops(net: nn.Module, shape: Sequence[int]) -> int:
     """Return the floating point operations of one forward pass of one image.
 
-    Counted by :mod:`torch.utils.flop_counter` on shapes alone: those of convolutions and matrix products, in
+    Counted by :mod:`torch.utils.flop_counter`: those of convolutions and matrix products, in
     which a multiplication and an addition are two operations, as in the peak of a GPU. Batch norm, ReLU,
     additions and pooling are not counted: they are below 1% of the operations of the paper's networks. A
     training step, forward and backward, takes about three times as many.
@@ -239,14 +238,12 @@ def flops(net: nn.Module, shape: Sequence[int]) -> int:
     """
     if len(shape) != 3:
         raise ValueError(f"shape is {tuple(shape)}: it must be (channels, height, width)")
-    image = torch.empty((1, *shape), device="meta")
-    own = chain(net.named_parameters(), net.named_buffers())
-    state = {name: value.to("meta") for name, value in own}
+    image = torch.zeros((1, *shape), device=next(net.parameters()).device)
     modes = [(module, module.training) for module in net.modules()]
     net.eval()  # batch norm refuses to learn from one value per channel
     try:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            functional_call(net, state, (image,))
+            net(image)
     finally:
         for module, mode in modes:
             module.training = mode

@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.experiments.plan import ImageKey
 from refinecal.experiments.units import VisionUnit
-from refinecal.experiments.vision.hardware import (
-    Devices,
-    choose_precision,
-    forget_peak,
-    isolate_torch,
-    new_devices,
-    peak_memory,
-)
+from refinecal.experiments.vision import hardware
 from refinecal.experiments.vision.images import validation_split
 from refinecal.experiments.vision.learner import Checkpoint, CheckpointFile, Learner
 from refinecal.experiments.vision.networks import flops, n_parameters
@@ -259,10 +252,10 @@ def train(
         raise ValueError(
             f"recipe.dataset is {recipe.dataset!r}, but images are {images.name!r}: read those of the recipe"
         )
-    devices = new_devices(device)
-    recipe = replace(recipe, precision=choose_precision(recipe.precision, devices.device))
-    with isolate_torch(devices.device):
-        forget_peak(devices.device)
+    devices = hardware.new_devices(device)
+    recipe = replace(recipe, precision=hardware.choose_precision(recipe.precision, devices.device))
+    with hardware.isolate_torch(devices.device):
+        hardware.forget_peak(devices.device)
         warm_up()
         monitor = new_monitor() if monitor is None else monitor
         training = _Training(recipe, images, seed, devices, monitor)
@@ -287,7 +280,7 @@ class _Training:
         recipe: Recipe,
         images: ImageSet,
         seed: int,
-        devices: Devices,
+        devices: hardware.Devices,
         monitor: RefinementMonitor,
     ) -> None:
         self.recipe, self.images, self.seed, self.devices = recipe, images, seed, devices
@@ -378,7 +371,7 @@ class _Training:
     # ---- the end -----------------------------------------------------------------------------------------
 
     def _memory(self) -> int:
-        return max(self.memory, peak_memory(self.devices.device))
+        return max(self.memory, hardware.peak_memory(self.devices.device))
 
     def _outcome(self) -> VisionUnit:
         images, metrics = self.images, self.metrics

@@ -126,7 +126,7 @@ def read(folder: str, name: str, content: str | None) -> ImageSet:
     """Return the images of a data set; raise if they are not those of the plan."""
     from refinecal.experiments.vision.images import read_images
 
-    images = read_images(folder, name, check=content is None)
+    images = read_images(folder, name, content is None, count_training_images(content))
     found = fingerprint(images)
     if content is not None and found != content:
         raise ValueError(
@@ -134,6 +134,11 @@ def read(folder: str, name: str, content: str | None) -> ImageSet:
             f"{content}): restore them, or start a new run"
         )
     return images
+
+
+def count_training_images(content: str | None) -> int | None:
+    """Return how many training images a text of :func:`fingerprint` is about; ``None`` without one."""
+    return None if content is None else int(content.partition("+")[0])
 
 
 def fingerprint(images: ImageSet) -> str:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from refinecal.experiments.vision.analysis import (
-    DATASET_WORDS,
-    METRIC_WORDS,
-    MODEL_WORDS,
-    Analysis,
-    group_word,
-    procedure_word,
-)
-from refinecal.experiments.vision.results import Group, Training
+from refinecal.experiments.vision import image_analysis as words
+from refinecal.experiments.vision.history import Group, History
+from refinecal.experiments.vision.image_analysis import Analysis
 from refinecal.plots.boxes import FEW, RunDifferencesDisplay, StoppingTimesDisplay, group_looks
 from refinecal.plots.run_curves import RunCurvesDisplay
 from refinecal.plots.style import draw_panels
@@ -23,7 +17,7 @@ COLORS = {"log_loss": "risk", "refinement": "refinement"}  # or that of calibrat
 TERMS = ("risk", "calibration", "refinement")
 
 
-def training_curve(training: Training) -> TrainingCurveDisplay:
+def training_curve(training: History) -> TrainingCurveDisplay:
     """Return figure 1 of the paper for one training run: the validation loss and its two parts."""
     return TrainingCurveDisplay(
         np.arange(1, training.epochs + 1),
@@ -45,7 +39,7 @@ def first_run(analysis: Analysis, group: Group) -> Figure:
     )
     return Figure(
         lambda canvas: training_curve(first).plot(canvas.add_subplot()),
-        f"{group_word(group)}: the validation loss and its parts (seed {first.key.seed})",
+        f"{words.group_word(group)}: the validation loss and its parts (seed {first.key.seed})",
         "As figure 1 of the paper. Dots mark where each curve is lowest. The shade between risk and "
         "refinement is the calibration error.",
         f"Smallest: {said}." if said else "No curve is finite.",
@@ -75,7 +69,7 @@ def on_test(analysis: Analysis, group: Group) -> RunCurvesDisplay:
         curves,
         labels={"risk": "as it is", "refinement": "after TS"},
         chosen={COLORS[name]: analysis.chosen_epochs(group, name) for name in COLORS},
-        choosers={COLORS[name]: METRIC_WORDS[name] for name in COLORS},
+        choosers={COLORS[name]: words.METRIC_WORDS[name] for name in COLORS},
         what="test log loss",
     )
 
@@ -95,7 +89,7 @@ def over_runs(analysis: Analysis, group: Group) -> Figure:
     )
     return Figure(
         lambda canvas: draw_panels(canvas, panels),
-        f"{group_word(group)}: {'all runs' if runs > 1 else 'validation and test images'}",
+        f"{words.group_word(group)}: {'all runs' if runs > 1 else 'validation and test images'}",
         f"{each}Left, a dot where each run is lowest. Right, the test log loss as it is, and after "
         "temperature scaling (TS) by the validation images; dots on the latter are the epochs that log loss "
         f"and refinement chose, of validation images.{ranges * (runs > 1)}",
@@ -108,20 +102,23 @@ def over_runs(analysis: Analysis, group: Group) -> Figure:
 def differences(analysis: Analysis) -> Figure:
     """Return figure 5 of the paper: relative differences to log loss + TS, one dot per run."""
     names = {
-        group: (DATASET_WORDS.get(group[0], group[0]), MODEL_WORDS.get(group[1], group[1]))
+        group: (
+            words.DATASET_WORDS.get(group[0], group[0]),
+            words.MODEL_WORDS.get(group[1], group[1]),
+        )
         for group in analysis.groups
     }
     looks, key = group_looks(list(names.values()))
     display = RunDifferencesDisplay(
         {
-            procedure_word(procedure): {
-                group_word(group): analysis.relative(group, procedure)
+            words.procedure_word(procedure): {
+                words.group_word(group): analysis.relative(group, procedure)
                 for group in analysis.groups
                 if procedure.metric in analysis.metrics(group)
             }
             for procedure in analysis.procedures()
         },
-        looks={group_word(group): looks[words] for group, words in names.items()},
+        looks={words.group_word(group): looks[name] for group, name in names.items()},
         key=key,
     )
     rows = len(display.names)
@@ -141,9 +138,9 @@ def differences(analysis: Analysis) -> Figure:
 def epochs(analysis: Analysis) -> Figure:
     """Return which epochs each metric chose."""
     panels = {
-        group_word(group): StoppingTimesDisplay(
+        words.group_word(group): StoppingTimesDisplay(
             {
-                METRIC_WORDS[metric]: [
+                words.METRIC_WORDS[metric]: [
                     epoch
                     for epoch in analysis.chosen_epochs(group, metric).tolist()
                     if not np.isnan(epoch)
@@ -153,7 +150,7 @@ def epochs(analysis: Analysis) -> Figure:
             max(each.epochs for each in analysis.results.of(group)),
             "epoch",
             {
-                METRIC_WORDS[metric]: COLORS.get(metric, "calibration")
+                words.METRIC_WORDS[metric]: COLORS.get(metric, "calibration")
                 for metric in analysis.metrics(group)
             },
             least=FEW,

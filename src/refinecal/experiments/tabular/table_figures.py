@@ -7,18 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from refinecal.experiments.reporting import count
-from refinecal.experiments.tabular.analysis import (
-    APART,
-    METRIC_WORDS,
-    SCORE_WORDS,
-    STEP_WORDS,
-    Analysis,
-    method_word,
-    procedure_word,
-)
-from refinecal.experiments.tabular.differences import VERY_LOW, Procedure, relative
-from refinecal.experiments.tabular.results import REFERENCE, SMOOTH, TUNED
+from refinecal._core.format import count
+from refinecal.experiments.comparing import relative
+from refinecal.experiments.tabular import table_analysis as words
+from refinecal.experiments.tabular.differences import VERY_LOW, Procedure
+from refinecal.experiments.tabular.procedures import REFERENCE, SMOOTH, TUNED
+from refinecal.experiments.tabular.table_analysis import Analysis
 from refinecal.plots.boxes import RelativeDifferencesDisplay, StoppingTimesDisplay
 from refinecal.plots.dependence import DependenceDisplay
 from refinecal.plots.style import draw_panels
@@ -40,15 +34,15 @@ def boxes(analysis: Analysis, method: str, score: str) -> Figure:
     panels = {}
     for mode in analysis.modes(method):
         sets = count(len(analysis.compare(method, mode, REFERENCE).sets), "set")
-        panels[f"{method_word(method, mode)} ({sets})"] = _box(analysis, method, mode, score)
+        panels[f"{words.method_word(method, mode)} ({sets})"] = _box(analysis, method, mode, score)
     caption = BOXES
     if score in ("error", "auroc"):
         caption += " One temperature leaves the order of two classes as it is."
     if TUNED in analysis.modes(method):
-        caption += f" {APART}"
+        caption += f" {words.APART}"
     return _rows_figure(
         panels,
-        f"{method_word(method)}: {SCORE_WORDS[score]} relative to log loss + TS",
+        f"{words.method_word(method)}: {words.SCORE_WORDS[score]} relative to log loss + TS",
         caption,
         "median {:+.2f}%",
     )
@@ -64,10 +58,10 @@ def _box(analysis: Analysis, method: str, mode: str, score: str) -> RelativeDiff
     names = {}
     for one, each in found.items():
         fewer = len(each.sets) < len(reference.sets)
-        names[one] = procedure_word(one) + (f" ({len(each.sets)})" if fewer else "")
+        names[one] = words.procedure_word(one) + (f" ({len(each.sets)})" if fewer else "")
     return RelativeDifferencesDisplay(
         {names[one]: each.relative for one, each in found.items()},
-        SCORE_WORDS[score],
+        words.SCORE_WORDS[score],
         {names[one]: _color(one) for one in found},
         {names[one]: [on.set in low for on in each.sets] for one, each in found.items()},
     )
@@ -84,14 +78,16 @@ def stopping(analysis: Analysis, method: str) -> Figure:
     panels, most = {}, analysis.most_steps(method)
     for mode in analysis.modes(method):
         steps = analysis.steps(method, mode)
-        panels[method_word(method, mode)] = StoppingTimesDisplay(
-            {METRIC_WORDS[metric]: each for metric, each in steps.items()},
+        panels[words.method_word(method, mode)] = StoppingTimesDisplay(
+            {words.METRIC_WORDS[metric]: each for metric, each in steps.items()},
             most,
-            STEP_WORDS.get(method, "round"),
-            {METRIC_WORDS[metric]: _color((metric, SMOOTH)) for metric in steps},
+            words.STEP_WORDS.get(method, "round"),
+            {words.METRIC_WORDS[metric]: _color((metric, SMOOTH)) for metric in steps},
         )
     caption = "One dot per data set, the median over splits. Boxes and whiskers as above."
-    return _rows_figure(panels, f"{method_word(method)}: best steps by metric", caption, "{:.0f}")
+    return _rows_figure(
+        panels, f"{words.method_word(method)}: best steps by metric", caption, "{:.0f}"
+    )
 
 
 def _rows_figure(panels: Mapping[str, Any], title: str, caption: str, median: str) -> Figure:
@@ -118,7 +114,7 @@ def _rows_figure(panels: Mapping[str, Any], title: str, caption: str, median: st
 def by_size(analysis: Analysis) -> Figure:
     """Return refinement against log loss by the rows of the data set, for each method and mode."""
     panels = {
-        method_word(each.method, each.mode): DependenceDisplay(
+        words.method_word(each.method, each.mode): DependenceDisplay(
             [one.n_rows for one in each.sets],
             each.relative,
             "rows of the data set",
@@ -144,7 +140,7 @@ def by_property(analysis: Analysis, field: str) -> Figure | None:
         if field == "rise":
             x = np.clip(100 * x, LEAST_RISE, MOST_RISE)
         if np.isfinite(x).any():
-            panels[method_word(method)] = DependenceDisplay(
+            panels[words.method_word(method)] = DependenceDisplay(
                 x,
                 [relative(each.refinement, each.log_loss) for each in of],
                 axis,

@@ -4,48 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from refinecal._core.format import number
+from refinecal.experiments.comparing import Mean, welch_difference
 from refinecal.experiments.rates import duration
-from refinecal.experiments.reporting import (
-    PAGE,
-    Blocks,
-    Cells,
-    Columns,
-    is_page,
-    keep_together,
-    write_all,
-)
-from refinecal.experiments.vision import cost, figures
-from refinecal.experiments.vision.analysis import (
-    DATASET_WORDS,
-    METRIC_WORDS,
-    MODEL_WORDS,
-    PAPER,
-    REFERENCE,
-    Analysis,
-    Procedure,
-    best_of,
-    count_stopped,
-    departures,
-    describe_flat,
-    format_gap,
-    format_interval,
-    format_mean,
-    format_p,
-    group_word,
-    lead,
-    percent,
-    procedure_word,
-    sentence,
-)
+from refinecal.experiments.report import Blocks, Cells, Columns, keep_together, number_columns
+from refinecal.experiments.results import ImageResults
+from refinecal.experiments.vision import cost
+from refinecal.experiments.vision import image_analysis as words
+from refinecal.experiments.vision import image_figures as figures
 from refinecal.experiments.vision.cost import IMAGES, PROTOCOL, RUNS, TABLE
-from refinecal.experiments.vision.intervals import Mean, welch_difference
-from refinecal.experiments.vision.results import Group, Results, Training
+from refinecal.experiments.vision.history import Group, History
+from refinecal.experiments.vision.image_analysis import Analysis
 from refinecal.report import Card, Column, Page, Section, Table, Written
 from refinecal.report.of_evaluation import facts_of
 
@@ -55,16 +28,6 @@ CARDS = 3  # comparisons at the top of the page
 WHEN = {True: "after temperature scaling", False: "as they are"}
 COMPARED = ("log_loss", "brier", "accuracy")  # in pairs; the tables as files have all scores
 FEWER = (*COMPARED, "ece")  # of metrics that the paper's tables do not have
-
-
-def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
-    """Write the page, the tables and, if asked for, pictures into a folder; return the page."""
-    return write_all(page(analysis), folder, analysis.tables(), pictures)
-
-
-def is_report(folder: Path) -> bool:
-    """Tell whether a folder holds what :func:`write_report` wrote, by the title of its page."""
-    return is_page(folder / PAGE, TITLE)
 
 
 def page(analysis: Analysis) -> Page:
@@ -79,17 +42,19 @@ def page(analysis: Analysis) -> Page:
         costs_section,
         run_section,
     )
-    points = [sentence(analysis, group) for group in analysis.headlines]
+    points = [words.sentence(analysis, group) for group in analysis.headlines]
     return Page(
         TITLE,
-        lead(analysis),
+        words.lead(analysis),
         cards=cards(analysis),
-        points=[*points, *describe_flat(analysis)],
+        points=[*points, *words.describe_flat(analysis)],
         sections=[make(analysis) for make in sections],
         facts=facts_of(
             **{
-                "data sets": ", ".join(dict.fromkeys(DATASET_WORDS[d] for d, _ in analysis.groups)),
-                "models": ", ".join(MODEL_WORDS[model] for model in analysis.models),
+                "data sets": ", ".join(
+                    dict.fromkeys(words.DATASET_WORDS[d] for d, _ in analysis.groups)
+                ),
+                "models": ", ".join(words.MODEL_WORDS[model] for model in analysis.models),
                 "plan": ", ".join(plan.key for plan in analysis.results.plans),
             }
         ),
@@ -103,8 +68,10 @@ def cards(analysis: Analysis) -> list[Card]:
     said = ", ".join(filter(None, [results.unfinished(), *early]))
     made = [Card("training runs", len(results.trainings), said or "none failed")]
     for group in list(analysis.headlines)[:CARDS]:
-        change = percent(analysis.relative_headline(group))
-        made.append(Card("change of test log loss", change, f"by refinement: {group_word(group)}"))
+        change = words.percent(analysis.relative_headline(group))
+        made.append(
+            Card("change of test log loss", change, f"by refinement: {words.group_word(group)}")
+        )
     return made
 
 
@@ -113,23 +80,19 @@ def cards(analysis: Analysis) -> list[Card]:
 
 def _group_cell(group: Group) -> str:
     """Return the name of a group, with no break within that of a model or data set."""
-    return group_word(group).replace("-", "\N{NON-BREAKING HYPHEN}")
+    return words.group_word(group).replace("-", "\N{NON-BREAKING HYPHEN}")
 
 
 def _mean_cell(found: Mean, score: str, is_best: bool) -> Written:
-    return Written(keep_together(format_mean(found, score)), found.mean, strong=is_best)
+    return Written(keep_together(words.format_mean(found, score)), found.mean, strong=is_best)
 
 
 def _gap_cell(found: Any, score: str = "log_loss", digits: int = 4) -> Written:
-    return Written(keep_together(format_gap(found, score, digits)), found.mean)
+    return Written(keep_together(words.format_gap(found, score, digits)), found.mean)
 
 
 def _metric(name: str) -> str:
-    return str(keep_together(METRIC_WORDS[name]))
-
-
-def _counts(*names: str) -> list[Column]:
-    return [Column(name, digits=0) for name in names]
+    return str(keep_together(words.METRIC_WORDS[name]))
 
 
 # ---- stopping by refinement, and the paper's tables --------------------------------------------------------
@@ -158,11 +121,17 @@ def headline_section(analysis: Analysis) -> Section:
     rows: list[Cells] = [
         [
             _group_cell(group),
-            *(analysis.mean(group, one).mean for one in (REFERENCE, Procedure("refinement"))),
-            *(_gap_cell(found), keep_together(format_interval(found))),
+            *(
+                analysis.mean(group, one).mean
+                for one in (words.REFERENCE, words.Procedure("refinement"))
+            ),
+            *(_gap_cell(found), keep_together(words.format_interval(found))),
             analysis.relative_headline(group),
             keep_together(f"{found.lower} · {found.equal} · {found.higher}"),
-            *(Written(keep_together(format_p(found.p)), found.p), keep_together(found.verdict)),
+            *(
+                Written(keep_together(words.format_p(found.p)), found.p),
+                keep_together(found.verdict),
+            ),
         ]
         for group, found in analysis.headlines.items()
     ]
@@ -202,12 +171,12 @@ def tables_section(analysis: Analysis) -> Section:
         blocks.append(_scores_table(analysis, group))
         if analysis.published(group, "log_loss"):
             blocks.append(_against_table(analysis, group))
-            said = departures(analysis.results.of(group))
+            said = words.departures(analysis.results.of(group))
             text.append(
-                f"{group_word(group)} was not trained by the paper's protocol ({', '.join(said)}): its "
+                f"{words.group_word(group)} was not trained by the paper's protocol ({', '.join(said)}): its "
                 "numbers are shown next to the paper's, but are not a replication."
                 if said
-                else f"{group_word(group)} was trained by the paper's protocol."
+                else f"{words.group_word(group)} was trained by the paper's protocol."
             )
     return Section("The tables of appendix E", text, [*blocks, *_other_tables(analysis)])
 
@@ -216,16 +185,20 @@ def _scores_table(analysis: Analysis, group: Group, scaled: bool = True) -> Tabl
     """Return the means of a group by the paper's metrics, and below them those of the paper."""
     best = {score: analysis.best(group, score, scaled) for score in TABLE}
     rows: list[Cells] = [
-        [_metric(name), "here", *_means(analysis, group, Procedure(name, scaled), TABLE, best)]
+        [
+            _metric(name),
+            "here",
+            *_means(analysis, group, words.Procedure(name, scaled), TABLE, best),
+        ]
         for name in analysis.metrics(group)
-        if name in PAPER
+        if name in words.PAPER
     ]
     printed = {score: analysis.published(group, score) for score in TABLE if scaled}
-    names = [METRIC_WORDS[each] for each in TABLE]
-    title = f"{group_word(group)}: test scores {WHEN[scaled]}, ± s.e."
+    names = [words.METRIC_WORDS[each] for each in TABLE]
+    title = f"{words.group_word(group)}: test scores {WHEN[scaled]}, ± s.e."
     if not printed.get("log_loss"):
         return Table(title, ["stopping metric", *names], [[row[0], *row[2:]] for row in rows])
-    bold = {score: best_of(means, score) for score, means in printed.items()}
+    bold = {score: words.best_of(means, score) for score, means in printed.items()}
     for name in printed["log_loss"]:
         cells = (_mean_cell(printed[score][name], score, name in bold[score]) for score in TABLE)
         rows.append([_metric(name), "paper", *cells])
@@ -235,7 +208,7 @@ def _scores_table(analysis: Analysis, group: Group, scaled: bool = True) -> Tabl
 def _means(
     analysis: Analysis,
     group: Group,
-    procedure: Procedure,
+    procedure: words.Procedure,
     scores: Sequence[str],
     best: Mapping[str, set[str]],
 ) -> Cells:
@@ -250,20 +223,20 @@ def _means(
 
 def _other_tables(analysis: Analysis, scaled: bool = True) -> list[Table]:
     """Return by model the means of metrics that the paper's tables do not have, of which none is bold."""
-    columns: Columns = ["data set", "metric", *(METRIC_WORDS[each] for each in FEWER)]
+    columns: Columns = ["data set", "metric", *(words.METRIC_WORDS[each] for each in FEWER)]
     tables = []
     for model in analysis.models:
         rows: list[Cells] = [
             [
-                *(keep_together(DATASET_WORDS.get(group[0], group[0])), _metric(name)),
-                *_means(analysis, group, Procedure(name, scaled), FEWER, {}),
+                *(keep_together(words.DATASET_WORDS.get(group[0], group[0])), _metric(name)),
+                *_means(analysis, group, words.Procedure(name, scaled), FEWER, {}),
             ]
             for group in analysis.groups
             for name in analysis.metrics(group)
-            if group[1] == model and name not in PAPER
+            if group[1] == model and name not in words.PAPER
         ]
         about = f"test scores {WHEN[scaled]}, ± s.e."
-        title = f"{MODEL_WORDS.get(model, model)}, stopped by other metrics: {about}"
+        title = f"{words.MODEL_WORDS.get(model, model)}, stopped by other metrics: {about}"
         tables += [Table(title, columns, rows)] if rows else []
     return tables
 
@@ -277,7 +250,7 @@ def _against_table(analysis: Analysis, group: Group) -> Table:
             *(
                 _gap_cell(welch_difference(mean, printed[score][name]), score, 3)
                 for score in TABLE
-                for mean in [analysis.mean(group, Procedure(name), score)]
+                for mean in [analysis.mean(group, words.Procedure(name), score)]
             ),
         ]
         for name in printed["log_loss"]
@@ -287,14 +260,14 @@ def _against_table(analysis: Analysis, group: Group) -> Table:
         "Mean here less mean in the paper, ± standard error; accuracy in percentage points. "
         "The published numbers are rounded, which alone may change these by 0.0005, or 0.05 points."
     )
-    columns: Columns = ["stopping metric", *(METRIC_WORDS[each] for each in TABLE)]
-    return Table(f"{group_word(group)}: here less the paper, ± s.e.", columns, rows, note)
+    columns: Columns = ["stopping metric", *(words.METRIC_WORDS[each] for each in TABLE)]
+    return Table(f"{words.group_word(group)}: here less the paper, ± s.e.", columns, rows, note)
 
 
 def pairs_section(analysis: Analysis) -> Section:
     """Return direct comparisons of stopping metrics, and of scaling with none."""
     columns: Columns = [
-        *("first", "second", *(METRIC_WORDS[score] for score in COMPARED)),
+        *("first", "second", *(words.METRIC_WORDS[score] for score in COMPARED)),
         Column("verdict", help="Of log loss: whether its 95% interval excludes 0."),
     ]
     tables = []
@@ -302,10 +275,10 @@ def pairs_section(analysis: Analysis) -> Section:
         rows: list[Cells] = []
         for pair in analysis.pairs(group):
             found = {score: analysis.compare(group, *pair, score) for score in COMPARED}
-            names = [keep_together(procedure_word(each)) for each in pair]
+            names = [keep_together(words.procedure_word(each)) for each in pair]
             cells = [_gap_cell(each, score) for score, each in found.items()]
             rows.append([*names, *cells, keep_together(found["log_loss"].verdict)])
-        title = f"{group_word(group)}: paired differences in test scores, ± s.e."
+        title = f"{words.group_word(group)}: paired differences in test scores, ± s.e."
         tables.append(Table(title, columns, rows))
     text = (
         "First less second in the same training runs: mean over runs ± standard error. Below 0 the first is "
@@ -325,7 +298,11 @@ def epochs_section(analysis: Analysis) -> Section:
             spread = [float(each(chosen)) for each in (np.nanmin, np.nanmedian, np.nanmax)]
             cells = (Written(f"{epoch:g}", epoch) for epoch in spread)
             rows.append([_group_cell(group), _metric(name), *cells, last])
-    columns: Columns = [GROUP_COLUMN, "metric", *_counts("earliest", "median", "latest", "of")]
+    columns: Columns = [
+        GROUP_COLUMN,
+        "metric",
+        *number_columns("earliest", "median", "latest", "of"),
+    ]
     note = "ECE and smooth ECE are small before anything is learned: do not stop by them."
     table = Table("Best epochs over runs", columns, rows, note)
     return Section("When each metric stops", (), (figures.epochs(analysis), table))
@@ -377,7 +354,10 @@ def _estimate_table() -> Table:
     """Return the hours of the full protocol by GPU."""
     rows: list[Cells] = [
         [
-            *(keep_together(MODEL_WORDS[each.model]), keep_together(DATASET_WORDS[each.dataset])),
+            *(
+                keep_together(words.MODEL_WORDS[each.model]),
+                keep_together(words.DATASET_WORDS[each.dataset]),
+            ),
             *(each.runs, each.flops / 1e18),
             *(cost.hours(each.flops, peak) for peak in cost.PEAKS.values()),
         ]
@@ -387,7 +367,7 @@ def _estimate_table() -> Table:
     columns: Columns = [
         "model",
         "data set",
-        *_counts("runs"),
+        *number_columns("runs"),
         Column("10¹⁸ FLOP", digits=2, help="Of all runs."),
         *(Column(f"{name}, h", digits=1) for name in cost.PEAKS),
     ]
@@ -421,9 +401,11 @@ def _recipes_table(analysis: Analysis, model: str) -> Table:
         [name, *(_setting(each.get(name)) for each in about), _setting(paper.get(name))]
         for name in dict.fromkeys(name for each in about for name in each)
     ]
-    sets = [keep_together(DATASET_WORDS.get(dataset, dataset)) for dataset in datasets]
+    sets = [keep_together(words.DATASET_WORDS.get(dataset, dataset)) for dataset in datasets]
     last = Column("the paper", help="Appendix E; precision is that of the published script.")
-    return Table(f"What was run: {MODEL_WORDS.get(model, model)}", ["setting", *sets, last], rows)
+    return Table(
+        f"What was run: {words.MODEL_WORDS.get(model, model)}", ["setting", *sets, last], rows
+    )
 
 
 def _setting(value: Any) -> Any:
@@ -442,9 +424,9 @@ def _paper_images(datasets: list[str]) -> dict[str, str]:
     return {name: " or ".join(map(number, dict.fromkeys(each))) for name, each in sizes.items()}
 
 
-def _settings(runs: list[Training]) -> dict[str, Any]:
+def _settings(runs: list[History]) -> dict[str, Any]:
     """Return by name what the training runs of one group share."""
-    first, short = runs[0], count_stopped(runs)
+    first, short = runs[0], words.count_stopped(runs)
     return {
         "runs": len(runs),
         **({"ended before the last epoch": short} if short else {}),
@@ -457,11 +439,11 @@ def _settings(runs: list[Training]) -> dict[str, Any]:
     }
 
 
-def _method(results: Results) -> list[str]:
+def _method(results: ImageResults) -> list[str]:
     """Return how it was done, and which training runs are not compared."""
     shares = dict.fromkeys(each.recipe.get("validation", 0.1) for each in results.trainings)
     share = " or ".join(f"{100 * each:g}%" for each in shares)
-    short = count_stopped(results.trainings)
+    short = words.count_stopped(results.trainings)
     ends = f" (except for {short}, ended by the patience of a monitor)" if short else ""
     said = [
         f"Every training run continues to its last epoch{ends}; epochs are counted from 1. After each, every "

@@ -1,4 +1,4 @@
-"""What the reports of both experiments share: files, cells of tables, numbers in sentences."""
+"""What the reports of all experiments share: files, cells of tables, numbers in sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from refinecal._core.files import atomic_write
-from refinecal._core.format import MINUS, MISSING, number
+from refinecal._core.format import MINUS, MISSING
 from refinecal.report import Column, Figure, Page, Table, save_figures, write
 
 PAGE, PICTURES = "report.html", "figures"
@@ -32,8 +32,8 @@ Cells = list[Any]
 CsvTables = Mapping[str, tuple[Sequence[str], Iterable[Any]]]  # by name: columns and rows
 
 
-def write_all(page: Page, folder: Path, tables: CsvTables, pictures: str | None = None) -> Path:
-    """Write a report into a folder, which is created if need be; return the path of its page.
+def write_report(page: Page, tables: CsvTables, folder: Path, pictures: str | None = None) -> Path:
+    """Write a page and its tables into a folder, which is created if need be; return the path of the page.
 
     The page is written first: from then on the folder is recognized as a report. ``pictures`` is
     ``"png"``, ``"svg"`` or ``"pdf"`` to write each figure into ``folder/figures``, too.
@@ -46,10 +46,10 @@ def write_all(page: Page, folder: Path, tables: CsvTables, pictures: str | None 
     return folder / PAGE
 
 
-def is_page(path: Path, title: str) -> bool:
-    """Tell whether a file is a page of refinecal with this title."""
+def is_report(folder: Path, title: str) -> bool:
+    """Tell whether a folder holds a report of refinecal with this title."""
     try:
-        with path.open("rb") as file:
+        with (folder / PAGE).open("rb") as file:
             beginning = file.read(BEGINNING)
     except OSError:
         return False
@@ -102,6 +102,11 @@ def signed(value: float, digits: int = 2) -> str:
     return f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", MINUS)
 
 
+def number_columns(*names: str) -> list[Column]:
+    """Return columns of whole numbers."""
+    return [Column(name, digits=0) for name in names]
+
+
 def join_names(names: Sequence[str]) -> str:
     """Return names as a list in a sentence.
 
@@ -110,8 +115,3 @@ def join_names(names: Sequence[str]) -> str:
     """
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def count(n: int, noun: str) -> str:
-    """Return a number with its noun, such as "2 sets"."""
-    return f"{number(n)} {noun}{'s' * (n != 1)}"

@@ -4,38 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from refinecal._core.format import number
-from refinecal.experiments.reporting import (
-    PAGE,
-    Blocks,
-    Cells,
-    Columns,
-    is_page,
-    keep_together,
-    write_all,
-)
-from refinecal.experiments.tabular import figures
-from refinecal.experiments.tabular.analysis import (
-    APART,
-    METRIC_WORDS,
-    SCORE_WORDS,
-    Analysis,
-    count_wins,
-    describe_cut_short,
-    lead,
-    method_word,
-    percent,
-    procedure_word,
-    sentence,
-    span,
-)
-from refinecal.experiments.tabular.differences import FEW_SETS, FEW_SPLITS, Regime, Summary
-from refinecal.experiments.tabular.results import MODES, REFERENCE, TUNED
+from refinecal.experiments.comparing import FEW_SETS, Summary
+from refinecal.experiments.report import Blocks, Cells, Columns, keep_together, number_columns
+from refinecal.experiments.tabular import table_analysis as words
+from refinecal.experiments.tabular import table_figures as figures
+from refinecal.experiments.tabular.differences import FEW_SPLITS, Regime
+from refinecal.experiments.tabular.procedures import MODES, REFERENCE, TUNED
+from refinecal.experiments.tabular.table_analysis import Analysis
 from refinecal.report import Card, Column, Page, Section, Table
 from refinecal.report.of_evaluation import facts_of
 
@@ -85,16 +65,6 @@ METHOD = (
 )
 
 
-def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
-    """Write the page, the tables and, if asked for, pictures into a folder; return the page."""
-    return write_all(page(analysis), folder, analysis.tables(), pictures)
-
-
-def is_report(folder: Path) -> bool:
-    """Tell whether a folder holds what :func:`write_report` wrote, by the title of its page."""
-    return is_page(folder / PAGE, TITLE)
-
-
 def page(analysis: Analysis) -> Page:
     """Return the report: the answer first, then where it holds, then everything else."""
     results, plans = analysis.results, analysis.results.plans
@@ -104,9 +74,9 @@ def page(analysis: Analysis) -> Page:
         Card("training runs", results.done, results.unfinished() or "none failed"),
     ]
     for each in analysis.headlines[:CARDS]:
-        about = f"of test log loss by refinement: {method_word(each.method, each.mode)}"
-        cards.append(Card("mean change", percent(each.summary.mean), about))
-    points = [sentence(each) for each in analysis.headlines]
+        about = f"of test log loss by refinement: {words.method_word(each.method, each.mode)}"
+        cards.append(Card("mean change", words.percent(each.summary.mean), about))
+    points = [words.sentence(each) for each in analysis.headlines]
     sections = (
         headline_section,
         procedures_section,
@@ -121,9 +91,9 @@ def page(analysis: Analysis) -> Page:
     needs_both = (headline_section, regimes_section, sets_section)
     return Page(
         TITLE,
-        lead(analysis),
+        words.lead(analysis),
         cards=cards,
-        points=[*points, *filter(None, [describe_cut_short(analysis.ends)])],
+        points=[*points, *filter(None, [words.describe_cut_short(analysis.ends)])],
         sections=[
             make(analysis) for make in sections if analysis.headlines or make not in needs_both
         ],
@@ -174,16 +144,12 @@ def _cells(found: Summary) -> dict[str, Any]:
         "verdict": found.verdict,
         "sets": found.sets,
         "mean": found.mean,
-        "95% interval": span(found),
+        "95% interval": words.span(found),
         "median": found.median,
         SIGNS: f"{found.lower}/{found.equal}/{found.higher}",
-        WON: count_wins(found),
+        WON: words.count_wins(found),
         "p": found.p,
     }
-
-
-def _counts(*names: str) -> list[Column]:
-    return [Column(name, digits=0) for name in names]
 
 
 # ---- sections ----------------------------------------------------------------------------------------------
@@ -191,7 +157,9 @@ def _counts(*names: str) -> list[Column]:
 
 def headline_section(analysis: Analysis) -> Section:
     """Return refinement against log loss for each method."""
-    rows = [([method_word(each.method, each.mode)], each.summary) for each in analysis.headlines]
+    rows = [
+        ([words.method_word(each.method, each.mode)], each.summary) for each in analysis.headlines
+    ]
     title = "Refinement + TS against log loss + TS: relative difference in test log loss, %"
     text = [
         "Both procedures choose from the same training runs by the same validation rows, and both are "
@@ -202,7 +170,7 @@ def headline_section(analysis: Analysis) -> Section:
     ]
     if any(one.splits < FEW_SPLITS for each in analysis.headlines for one in each.sets):
         text.append(FEW)
-    note = APART if any(each.mode == TUNED for each in analysis.headlines) else ""
+    note = words.APART if any(each.mode == TUNED for each in analysis.headlines) else ""
     table = _table(title, ["method"], rows, note, without=(), explained=True)
     return Section("Refinement or log loss", text, (table,))
 
@@ -222,8 +190,10 @@ def _procedures(analysis: Analysis, score: str) -> Blocks:
     for method, mode in analysis.pairs:
         for one in analysis.procedures(method, mode, score):
             found = analysis.compare(method, mode, one, REFERENCE, score)
-            rows.append(([method_word(method, mode), procedure_word(one)], found.summary))
-    title = f"Relative difference to log loss + TS, %: {SCORE_WORDS[score]}"
+            rows.append(
+                ([words.method_word(method, mode), words.procedure_word(one)], found.summary)
+            )
+    title = f"Relative difference to log loss + TS, %: {words.SCORE_WORDS[score]}"
     drawn = [figures.boxes(analysis, method, score) for method in analysis.methods]
     return [*drawn, _table(title, ["method", "procedure"], rows)]
 
@@ -255,10 +225,10 @@ def _regimes_tables(title: str, regimes: Sequence[Regime], note: str) -> list[Ta
     """Return a table for each property of sets or training runs."""
     rows: dict[str, list[tuple[Cells, Summary]]] = {}
     for each in regimes:
-        name = method_word(each.method, each.mode if each.mode in MODES else None)
+        name = words.method_word(each.method, each.mode if each.mode in MODES else None)
         about = [name, keep_together(each.name.replace(" %", "%")), each.trainings]
         rows.setdefault(each.by, []).append((about, each.summary))
-    columns: Columns = ["method", "class", *_counts("training runs")]
+    columns: Columns = ["method", "class", *number_columns("training runs")]
     known = any(each.summary.wins is not None for each in regimes)
     without = (SIGNS,) if known else (SIGNS, WON)
     return [_table(f"{title} {by}", columns, some, note, without) for by, some in rows.items()]
@@ -268,7 +238,10 @@ def questions_section(analysis: Analysis) -> Section:
     """Return direct comparisons of procedures that a user may hesitate between."""
     rows: list[tuple[Cells, Summary]] = [
         (
-            [method_word(*pair), procedure_word(one.procedure), procedure_word(one.reference)],
+            [
+                words.method_word(*pair),
+                *map(words.procedure_word, (one.procedure, one.reference)),
+            ],
             one.found.summary,
         )
         for pair in analysis.pairs
@@ -298,26 +271,29 @@ def stopping_section(analysis: Analysis) -> Section:
     """Return when each metric stops (figure F.6 of the paper), and how many runs end at their best step."""
     rows: list[Cells] = [
         [
-            *(method_word(method, mode), METRIC_WORDS[metric], len(steps)),
+            *(words.method_word(method, mode), words.METRIC_WORDS[metric], len(steps)),
             *np.quantile(steps, (0.25, 0.5, 0.75)).tolist(),
             analysis.most_steps(method),
         ]
         for method, mode in analysis.pairs
         for metric, steps in analysis.steps(method, mode).items()
     ]
-    columns: Columns = ["method", "metric", *_counts("sets", "25%", "median", "75%", "last")]
+    columns: Columns = ["method", "metric", *number_columns("sets", "25%", "median", "75%", "last")]
     note = "Of each set, the median over splits."
     blocks: Blocks = [figures.stopping(analysis, method) for method in analysis.methods]
     blocks.append(Table("Best steps: quartiles over data sets", columns, rows, note))
     ends: list[Cells] = [
         [
-            *(method_word(each.method, each.mode), each.trainings, each.steps),
+            *(words.method_word(each.method, each.mode), each.trainings, each.steps),
             *(each.log_loss, each.refinement),
         ]
         for each in analysis.ends
     ]
     if ends:
-        columns = ["method", *_counts("training runs", "steps", "by log loss", "by refinement")]
+        columns = [
+            "method",
+            *number_columns("training runs", "steps", "by log loss", "by refinement"),
+        ]
         note = "Where these are many, runs may have been too short. Steps: of the longest run."
         blocks.append(Table("Training runs whose best step is the last", columns, ends, note))
     return Section("When each metric stops", (), blocks)
@@ -325,7 +301,7 @@ def stopping_section(analysis: Analysis) -> Section:
 
 def sets_section(analysis: Analysis) -> Section:
     """Return refinement against log loss, set by set."""
-    words = {-1: "win", 0: "tie", 1: "loss", None: "–"}
+    outcomes = {-1: "win", 0: "tie", 1: "loss", None: "–"}
     error = (
         "Standard error of the difference, over splits that share rows; with one or two splits, over test "
         "rows unless the two scatter more."
@@ -334,20 +310,22 @@ def sets_section(analysis: Analysis) -> Section:
         *("data set", "outcome", Column("difference, %", digits=2)),
         Column("standard error, %", digits=2, help=error),
         *(Column(name, digits=4) for name in ("log loss + TS", "refinement + TS")),
-        *_counts("rows", "validation", "classes", "splits"),
+        *number_columns("rows", "validation", "classes", "splits"),
     ]
     tables = []
     for each in analysis.headlines:
         rows: list[Cells] = [
             [
-                *(one.set, words[one.verdict], one.relative),
+                *(one.set, outcomes[one.verdict], one.relative),
                 100 * one.error / one.reference if one.reference > 0 else None,
                 *(one.reference, one.value),
                 *(one.n_rows, one.n_val, one.n_classes, one.splits),
             ]
             for one in each.sets
         ]
-        tables.append(Table(f"{method_word(each.method, each.mode)}: test log loss", columns, rows))
+        tables.append(
+            Table(f"{words.method_word(each.method, each.mode)}: test log loss", columns, rows)
+        )
     return Section("Set by set", ("Means over splits.",), tables)
 
 
@@ -355,7 +333,7 @@ def costs_section(analysis: Analysis) -> Section:
     """Return run time and memory."""
     columns: Columns = [
         "method",
-        *_counts("training runs"),
+        *number_columns("training runs"),
         Column("training, s", digits=2, help="Median of one run."),
         Column("tracking", percent=True, help="Of all metrics, as a part of all training."),
         Column("predicting, s", digits=2, help="Median: predictions of the chosen steps."),
@@ -364,7 +342,12 @@ def costs_section(analysis: Analysis) -> Section:
     ]
     rows: list[Cells] = [
         [
-            *(method_word(each.method, each.mode), each.trainings, each.training, each.tracking),
+            *(
+                words.method_word(each.method, each.mode),
+                each.trainings,
+                each.training,
+                each.tracking,
+            ),
             *(each.predicting, each.memory / 1e6, each.hours),
         ]
         for each in analysis.costs
@@ -374,10 +357,10 @@ def costs_section(analysis: Analysis) -> Section:
 
 def run_section(analysis: Analysis) -> Section:
     """Return what was run, what failed, and how differences were tested."""
-    names = _counts("sets", "splits", "configurations", "training runs", "steps")
+    names = number_columns("sets", "splits", "configurations", "training runs", "steps")
     rows: list[Cells] = [
         [
-            method_word(each.method, each.mode),
+            words.method_word(each.method, each.mode),
             *analysis.extent(each.method, each.mode),
             each.trainings,
             analysis.most_steps(each.method),
@@ -390,7 +373,7 @@ def run_section(analysis: Analysis) -> Section:
     )
     note = f"Splits and configurations: the most of any set. Steps: {longest}."
     if any(each.mode == TUNED for each in analysis.costs):
-        note += f" {APART}"
+        note += f" {words.APART}"
     blocks: Blocks = [Table("What was run", ["method", *names], rows, note)]
     if analysis.results.failed:
         failed: list[Cells] = [[str(key), said] for key, said in analysis.results.failed.items()]

@@ -11,34 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refinecal._core.format import MINUS, number
-from refinecal.experiments.reporting import CsvTables, count, join_names, signed
-from refinecal.experiments.vision.cost import (
-    IMAGES,
-    PROTOCOL,
-    RUNS,
-    TABLE,
-    Estimate,
-    estimates,
-    published,
-)
-from refinecal.experiments.vision.intervals import (
-    Mean,
-    PairedDifference,
-    compare_paired,
-    mean_of,
-    smallest,
-)
-from refinecal.experiments.vision.results import (
-    HIGHER,
-    METRICS,
-    SCORES,
-    Floats,
-    Group,
-    Results,
-    Row,
-    Training,
-)
+from refinecal._core.format import MINUS, count, number
+from refinecal.experiments.comparing import Floats, Mean, PairedDifference, compare_paired, mean_of
+from refinecal.experiments.report import CsvTables, join_names, signed
+from refinecal.experiments.results import ImageResults
+from refinecal.experiments.vision.cost import IMAGES, PROTOCOL, RUNS, TABLE, Estimate, estimates
+from refinecal.experiments.vision.cost import published as printed_in_paper
+from refinecal.experiments.vision.history import HIGHER, METRICS, SCORES, Choice, Group, History
 
 METRIC_WORDS = {
     "log_loss": "log loss",
@@ -104,7 +83,7 @@ class Cost(NamedTuple):
 class Analysis:
     """The comparisons of a report."""
 
-    results: Results
+    results: ImageResults
 
     @property
     def groups(self) -> list[Group]:
@@ -140,7 +119,7 @@ class Analysis:
 
     def published(self, group: Group, score: str) -> dict[str, Mean]:
         """Return what the paper printed, by stopping metric."""
-        found = {metric: published(*group, metric, score) for metric in PAPER}
+        found = {metric: printed_in_paper(*group, metric, score) for metric in PAPER}
         return {metric: each for metric, each in found.items() if each is not None}
 
     # ---- comparisons ---------------------------------------------------------------------------------------
@@ -215,7 +194,7 @@ class Analysis:
         runs = self.results.trainings
         names = tuple(dict.fromkeys(name for each in runs for name in each.history))
         return {
-            "runs": (Row._fields, self.results.rows),
+            "runs": (Choice._fields, self.results.rows),
             "means": (
                 (*COMPARED, "score", *MEAN, "best", "published_mean", "published_half"),
                 self._mean_rows(),
@@ -286,11 +265,12 @@ def best_of(means: dict[str, Mean], score: str) -> set[str]:
     {'a'}
     """
     sign = -1 if score in HIGHER else 1
-    found = smallest([sign * each.mean for each in means.values()], DIGITS)
-    return {name for name, is_best in zip(means, found, strict=True) if is_best}
+    rounded = {name: round(sign * each.mean, DIGITS) for name, each in means.items()}
+    least = min(filter(math.isfinite, rounded.values()), default=math.nan)
+    return {name for name, value in rounded.items() if value == least}
 
 
-def departures(trainings: Sequence[Training]) -> list[str]:
+def departures(trainings: Sequence[History]) -> list[str]:
     """Return in words what differs from the paper's protocol: in any recipe, the images, the runs."""
     said = [
         f"{name.replace('_', ' ')} {' and '.join(dict.fromkeys(map(_word, found)))} instead of "
@@ -315,7 +295,7 @@ def departures(trainings: Sequence[Training]) -> list[str]:
     return said
 
 
-def count_stopped(trainings: Sequence[Training]) -> int:
+def count_stopped(trainings: Sequence[History]) -> int:
     """Return how many training runs a monitor ended before their last epoch, by its patience."""
     return sum(bool(each.stopped) and each.epochs < each.recipe["epochs"] for each in trainings)
 
@@ -345,7 +325,7 @@ def _word(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def _cost(group: Group, trainings: list[Training]) -> Cost:
+def _cost(group: Group, trainings: list[History]) -> Cost:
     parts = {
         name: np.array([each.seconds.get(name, 0.0) for each in trainings])
         for name in ("training", "evaluating", "metrics")
@@ -486,7 +466,7 @@ def describe_flat(analysis: Analysis) -> list[str]:
         runs = analysis.results.of(group)
         alike: dict[tuple[int, ...], list[str]] = {}  # metrics, by the seeds in which it is so
         for metric in analysis.metrics(group):
-            seeds = tuple(each.key.seed for each in runs if each.at(metric, "val.beta") == 0)
+            seeds = tuple(each.key.seed for each in runs if each.at("val.beta", metric) == 0)
             alike.setdefault(seeds, []).append(METRIC_WORDS[metric])
         said += [
             f"In {len(seeds)} of {count(len(runs), 'training run')} of {group_word(group)} the best "

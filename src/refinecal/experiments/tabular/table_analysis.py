@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property
+from itertools import product
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from refinecal._core.format import MISSING
-from refinecal.experiments.reporting import CsvTables, signed
-from refinecal.experiments.tabular.differences import (
-    FEW_SETS,
-    LEVEL,
-    SCORES,
-    Comparison,
-    Procedure,
-    Regime,
-    SetComparison,
-    Summary,
-    compare,
-    index,
-    of_sets,
-    of_trainings,
-)
-from refinecal.experiments.tabular.protocol import METHODS
-from refinecal.experiments.tabular.results import (
+from refinecal.experiments.comparing import FEW_SETS, LEVEL, Summary
+from refinecal.experiments.report import CsvTables, signed
+from refinecal.experiments.results import TableResults
+from refinecal.experiments.tabular import differences
+from refinecal.experiments.tabular.differences import Comparison, Procedure, Regime
+from refinecal.experiments.tabular.procedures import (
     AUTO,
+    DEFAULT,
     MODES,
     NONE,
     OURS,
@@ -36,11 +28,11 @@ from refinecal.experiments.tabular.results import (
     REFERENCE,
     SMOOTH,
     TUNED,
-    Results,
     Row,
     Timing,
     Training,
 )
+from refinecal.experiments.tabular.protocol import METHODS
 
 METRIC_WORDS = {
     "log_loss": "log loss",
@@ -141,17 +133,24 @@ class Ends(NamedTuple):
 class Analysis:
     """All comparisons of the results of a run."""
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: TableResults) -> None:
+        import pandas as pd
+
         self.results = results
-        self._index = index(results.rows)
+        self._index = differences.index(results.rows)
         self.compare = cache(self._compare)
+        self._trainings, self._timings = (
+            pd.DataFrame(rows, columns=kind._fields).assign(
+                mode=lambda runs: runs["config"].gt(0).map({False: DEFAULT, True: TUNED})
+            )
+            for rows, kind in ((results.trainings, Training), (results.timings, Timing))
+        )
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """Methods with their modes, in the order of the plan."""
         known = {(row.method, row.mode) for row in self.results.rows}
-        wanted = [(method, mode) for method in self.results.methods for mode in MODES]
-        return [pair for pair in wanted if pair in known]
+        return [pair for pair in product(self.results.methods, MODES) if pair in known]
 
     @cached_property
     def methods(self) -> list[str]:
@@ -180,20 +179,13 @@ class Analysis:
         reference: Procedure = REFERENCE,
         score: str = "log_loss",
     ) -> Comparison:
-        return compare(self._index, method, mode, procedure, reference, score)
+        return differences.compare(self._index, method, mode, procedure, reference, score)
 
     @cached_property
     def headlines(self) -> list[Comparison]:
         """Stopping by refinement against log loss, both with temperature, for each method and mode."""
         found = [self.compare(method, mode) for method, mode in self.pairs]
         return [each for each in found if each.sets]
-
-    def compare_all(self) -> Iterator[Comparison]:
-        """Yield every procedure against the usual reference, for every score."""
-        for method, mode in self.pairs:
-            for score in SCORES:
-                for one in self.procedures(method, mode):
-                    yield self.compare(method, mode, one, REFERENCE, score)
 
     def questions(self, method: str, mode: str) -> list[Question]:
         """Return the answers to what users ask."""
@@ -204,8 +196,11 @@ class Analysis:
     def regimes(self) -> list[Regime]:
         """Where refinement helps, by properties of sets, then by those of random training runs."""
         runs = self.results.trainings
-        by_set = [each for pair in self.pairs for each in of_sets(self._index, runs, *pair)]
-        return by_set + [each for method in self.methods for each in of_trainings(runs, method)]
+        by_set = [
+            one for pair in self.pairs for one in differences.of_sets(self._index, runs, *pair)
+        ]
+        by_run = [one for method in self.methods for one in differences.of_trainings(runs, method)]
+        return by_set + by_run
 
     def steps(self, method: str, mode: str) -> dict[str, list[float]]:
         """Return for each metric the step that it chose, one per data set: the median over splits."""
@@ -214,35 +209,29 @@ class Analysis:
             chosen: dict[str, list[int]] = {}
             for (name, _), row in self._index.get((method, mode, (metric, SMOOTH)), {}).items():
                 chosen.setdefault(name, []).append(row.step)
-            found[metric] = [float(np.median(steps)) for steps in chosen.values()]
+            found[metric] = [median(map(float, steps)) for steps in chosen.values()]
         return {metric: steps for metric, steps in found.items() if steps}
 
     def most_steps(self, method: str) -> int:
         """Return the length of the longest training run."""
         return max(each.steps for each in self.results.rows if each.method == method)
 
-    def _runs(self, runs: list[Any], method: str, mode: str) -> list[Any]:
-        """Return the training runs of a method with default or with random parameters."""
-        return [
-            each for each in runs if each.method == method and (each.config > 0) == (mode == TUNED)
-        ]
-
     @cached_property
     def ends(self) -> list[Ends]:
         """How often the best step is the last one, where a later step continues the same run."""
+        runs = self._trainings.assign(
+            by_loss=lambda each: each["step_log_loss"] == each["steps"],
+            by_refinement=lambda each: each["step_refinement"] == each["steps"],
+        ).groupby(["method", "mode"])
+        counts = runs.agg(
+            {"config": "size", "steps": "max", "by_loss": "sum", "by_refinement": "sum"}
+        )
         found = []
-        for method, mode in self.pairs:
-            runs = self._runs(self.results.trainings, method, mode)
-            if runs and STEP_WORDS.get(method) != "strength":
-                steps = max(each.steps for each in runs)
-                own = METHODS[method].max_steps if method in METHODS else steps
-                by_loss, by_refinement = (
-                    sum(getattr(each, name) == each.steps for each in runs)
-                    for name in ("step_log_loss", "step_refinement")
-                )
-                found.append(
-                    Ends(method, mode, len(runs), steps, by_loss, by_refinement, steps < own)
-                )
+        for pair in self.pairs:
+            if pair in counts.index and STEP_WORDS.get(pair[0]) != "strength":
+                n, steps, by_loss, by_refinement = counts.loc[pair].tolist()
+                own = METHODS[pair[0]].max_steps if pair[0] in METHODS else steps
+                found.append(Ends(*pair, n, steps, by_loss, by_refinement, steps < own))
         return found
 
     def extent(self, method: str, mode: str) -> tuple[int, int, int]:
@@ -258,22 +247,19 @@ class Analysis:
     def costs(self) -> list[Cost]:
         """Time and memory of training runs, by method and mode."""
         found = []
-        for method in self.methods:
-            for mode in MODES:
-                runs: list[Timing] = self._runs(self.results.timings, method, mode)
-                if runs:
-                    seconds = np.array([each[4:7] for each in runs], np.float64)
-                    training, tracking, predicting = seconds.T
-                    total = float(training.sum())
-                    cost = Cost(
-                        *(method, mode, len(runs), float(np.median(training))),
-                        float(tracking.sum()) / total if total > 0 else math.nan,
-                        float(np.median(predicting)),
-                        float(max(each.peak_memory for each in runs)),
-                        float(np.nansum(seconds)) / 3600,
-                    )
-                    found.append(cost)
-        return found
+        for (method, mode), runs in self._timings.groupby(["method", "mode"]):
+            seconds = runs[["training", "tracking", "predicting"]]
+            total, middle = seconds.sum(), seconds.median()
+            hours = np.nansum(np.ascontiguousarray(seconds)) / 3600
+            tracking = total["tracking"] / total["training"] if total["training"] > 0 else math.nan
+            memory = float(runs["peak_memory"].max())
+            cost = (middle["training"], tracking, middle["predicting"], memory, hours)
+            found.append(Cost(method, mode, len(runs), *map(float, cost)))
+        order = list(product(self.methods, MODES))
+        return sorted(
+            (each for each in found if each.method in self.methods),
+            key=lambda each: order.index(each[:2]),
+        )
 
     def tables(self) -> CsvTables:
         """Return every table of the report for a CSV file.
@@ -281,37 +267,32 @@ class Analysis:
         ``timings`` and ``costs`` differ from run to run; nothing else does.
         """
         every = [
-            ((each.method, each.mode, each.metric, each.calibration, each.score), each)
-            for each in self.compare_all()
+            self.compare(*pair, one, REFERENCE, score)
+            for pair in self.pairs
+            for score in differences.SCORES
+            for one in self.procedures(*pair)
+        ]
+        about = [
+            (each.method, each.mode, each.metric, each.calibration, each.score) for each in every
         ]
         questions = [
-            ((*pair, *one.procedure, *one.reference), one.found.summary)
+            (*pair, *one.procedure, *one.reference, *_cells(one.found.summary))
             for pair in self.pairs
             for one in self.questions(*pair)
         ]
         regimes = [
-            ((each.method, each.mode, each.by, each.name, each.trainings), each.summary)
+            (each.method, each.mode, each.by, each.name, each.trainings, *_cells(each.summary))
             for each in self.regimes
         ]
+        by_set = [(*which, *one) for which, of in zip(about, every, strict=True) for one in of.sets]
+        summary = [(*which, *_cells(of.summary)) for which, of in zip(about, every, strict=True)]
         return {
             "results": (Row._fields, self.results.rows),
             "trainings": (Training._fields, self.results.trainings),
-            "sets": (
-                (*ABOUT, "score", *SetComparison._fields),
-                ((*about, *one) for about, each in every for one in each.sets),
-            ),
-            "summary": (
-                (*ABOUT, "score", *SUMMARY),
-                ((*about, *_cells(each.summary)) for about, each in every),
-            ),
-            "questions": (
-                (*ABOUT, "than_metric", "than_calibration", *SUMMARY),
-                ((*about, *_cells(found)) for about, found in questions),
-            ),
-            "regimes": (
-                ("method", "mode", "by", "class", "trainings", *SUMMARY),
-                ((*about, *_cells(found)) for about, found in regimes),
-            ),
+            "sets": ((*ABOUT, "score", *differences.SetComparison._fields), by_set),
+            "summary": ((*ABOUT, "score", *SUMMARY), summary),
+            "questions": ((*ABOUT, "than_metric", "than_calibration", *SUMMARY), questions),
+            "regimes": (("method", "mode", "by", "class", "trainings", *SUMMARY), regimes),
             "timings": (Timing._fields, self.results.timings),
             "costs": (Cost._fields, self.costs),
         }
@@ -320,12 +301,10 @@ class Analysis:
 def _cells(found: Summary) -> tuple[Any, ...]:
     """Return a summary in the order of its columns."""
     known = math.isfinite(found.low) and math.isfinite(found.high)  # nothing is known from one set
-    ends = (found.low, found.high) if known else (None, None)
-    signs = (found.lower, found.equal, found.higher)
-    outcomes = (found.wins, found.ties, found.losses)
     return (
-        *(found.sets, found.mean, *ends, *found.quantiles, *signs, *outcomes),
-        *(found.p, found.verdict),
+        *(found.sets, found.mean, *((found.low, found.high) if known else (None, None))),
+        *(*found.quantiles, found.lower, found.equal, found.higher),
+        *(found.wins, found.ties, found.losses, found.p, found.verdict),
     )
 
 
@@ -401,7 +380,7 @@ def percent(value: float) -> str:
 def span(found: Summary) -> str:
     """Return the 95% interval of the mean.
 
-    >>> from refinecal.experiments.tabular.differences import summarize
+    >>> from refinecal.experiments.comparing import summarize
     >>> span(summarize([1.0])), span(summarize([1.0, 1.0]))
     ('–', '+1.00 to +1.00')
     """
