@@ -16,7 +16,7 @@ from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import NOTHING, Sample, readonly
 from refinecal.losses import get_loss, losses_at
-from refinecal.metrics.events import Inputs, event_of_class, read
+from refinecal.metrics.events import Inputs, event_of, read
 from refinecal.metrics.tally import areas_of, mean_area
 from refinecal.temperature.fit import risk_of
 
@@ -333,7 +333,7 @@ def curve_of_class(sample: Sample, j: int, label: Any) -> PrecisionRecall:
     """Return the curve of the class in column j."""
     from sklearn.metrics import precision_recall_curve as count_thresholds
 
-    scores, hits, weights = event_of_class(sample, j)
+    scores, hits, weights = event_of(sample, j)
     weights = weights if weights.size else np.ones(len(scores))
     share = float(weights @ hits / weights.sum())
     if share == 0:
