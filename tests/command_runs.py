@@ -65,10 +65,11 @@ def run_command(app, *arguments, code=0, columns=80):
     return out, " ".join(err.replace("│", " ").split())
 
 
-def invoke(app, *arguments, code=0, columns=80):
+def invoke(app, *arguments, code=0, columns=80, input=None):
     """Run a command that must end with the code; return what it printed on stdout, and on stderr."""
     runner, command = CliRunner(), command_of(app)
-    with runner.isolation(env={"COLUMNS": str(columns), "NO_COLOR": "1"}) as (out, err, both):
+    environment = {"COLUMNS": str(columns), "NO_COLOR": "1"}
+    with runner.isolation(input, env=environment) as (out, err, both):
         ended = None
         try:
             command.main([*map(str, arguments)], prog_name=runner.get_default_prog_name(command))

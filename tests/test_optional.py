@@ -11,8 +11,8 @@ import contextlib, importlib, io, json, sys
 
 blocked = {
     "accelerate", "catboost", "jinja2", "keras", "lightgbm", "lightning", "matplotlib", "optuna", "pandas",
-    "pyarrow", "pytorch_lightning", "rich", "safetensors", "skorch", "torch", "torchmetrics", "transformers",
-    "typer", "xgboost",
+    "pyarrow", "python_calamine", "pytorch_lightning", "rich", "safetensors", "skorch", "torch",
+    "torchmetrics", "transformers", "typer", "xgboost",
 }
 
 class Nowhere:
@@ -56,6 +56,8 @@ for words in (
 ):
     sys.argv = ["refinecal", *words]
     attempt(" ".join(word for word in words[:2] if "/" not in word), refinecal.cli.main)
+from refinecal.tabular.files import open_table
+attempt("sheet", lambda: open_table(f"{folder}/sheet.xlsx"))
 sys.stdout.write(json.dumps(found))
 """
 INTEGRATIONS = [
@@ -78,6 +80,7 @@ def said(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nothing")
     for name in ("table", "other"):
         (folder / f"{name}.csv").write_text("y,p\n0,0.2\n1,0.7\n")
+    (folder / "sheet.xlsx").write_bytes(b"PK")
     command = [sys.executable, "-c", CODE, str(folder), " ".join(INTEGRATIONS)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -91,6 +94,11 @@ def test_integrations_name_their_extra(said, name):
 
 def test_a_data_frame_names_its_extra(said):
     assert said["pandas"] == "pandas is not installed; get it with: pip install 'refinecal[pandas]'"
+
+
+def test_a_spreadsheet_names_its_extra(said):
+    fix = "get it with: pip install 'refinecal[xlsx]'"
+    assert said["sheet"] == f"python_calamine is not installed; {fix}"
 
 
 @pytest.mark.parametrize(

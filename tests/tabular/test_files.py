@@ -417,9 +417,9 @@ def test_tsv_has_tabs_whatever_else_there_is(tmp_path):
         ("t.feather", b"FEA1 old", r"Feather file of the old version 1.*write it again"),
         ("t.arrow", b"a,b\n1,2\n", r"cannot be read as Arrow"),
         (
-            "t.xlsx",
+            "t.numbers",
             b"PK",
-            r"ends in '\.xlsx', which is not known: tables end in \.csv.*Save the sheet",
+            r"ends in '\.numbers', which is not known: tables end in \.csv.*Save the sheet",
         ),
         ("t.zip", b"PK", r"ends in '\.zip'.*Unpack it"),
         ("t.gz", b"x", r"ends in '\.gz'.*Give it the ending"),

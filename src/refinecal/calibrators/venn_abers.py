@@ -14,6 +14,7 @@ from refinecal.calibrators.base import Calibrator, Floats, check_two_classes
 from refinecal.calibrators.isotonic import LARGEST, sum_scores
 from refinecal.resampling import folds
 
+FEW = 2048  # rows that NumPy searches before Numba is loaded, which takes 0.3 s
 MOST = 2.0**200  # total mass up to which products of masses cannot overflow
 
 
@@ -113,8 +114,8 @@ class VennAbers(_Intervals):
         odds = clipped_odds(logits, LARGEST)
         margin = ROUNDING * np.maximum(1, np.abs(odds))
         first, last = readonly(self.lower_log_odds_), readonly(self.upper_log_odds_)
-        lower = self.lower_shares_[_kernels.pav.count_knots(odds + margin, first)]
-        upper = self.upper_shares_[_kernels.pav.count_knots(odds - margin, last)]
+        lower = self.lower_shares_[_count_knots(odds + margin, first)]
+        upper = self.upper_shares_[_count_knots(odds - margin, last)]
         return np.stack([lower, upper], axis=1)
 
     def _curve(self) -> Curve:
@@ -212,3 +213,10 @@ class CrossVennAbers(_Intervals):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         logs = np.mean([member._map(logits) for member in self.calibrators_], axis=0)
         return log_softmax(logs)
+
+
+def _count_knots(odds: Floats, knots: Floats) -> NDArray[np.int64]:
+    """Return how many knots are not above each of the log-odds."""
+    if len(odds) <= FEW:
+        return np.searchsorted(knots, odds, side="right")
+    return np.asarray(_kernels.pav.count_knots(odds, knots))

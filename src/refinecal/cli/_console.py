@@ -31,6 +31,7 @@ FAILED = 1
 PACKAGES = ("jinja2", "matplotlib", "pandas", "pyarrow")  # of the extra, with typer and rich
 EXPECTED = (ValueError, OSError, MemoryError, ModuleNotFoundError)  # invalid input
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\^_])?")
+SPOOLED = "refinecal-pipe-"  # folders of standard input and output
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -42,7 +43,7 @@ def _count_from_one(found: re.Match[str]) -> str:
 
 
 NAMING = "target|weight|group|by|drop|categorical|numeric"  # options that name a column
-OPTIONS = f"{NAMING}|columns|calibrator|delimiter|decimal|folds|patience"
+OPTIONS = f"{NAMING}|columns|calibrator|delimiter|decimal|sheet|folds|patience"
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 FILE_RULES: tuple[Rule, ...] = (  # arguments of the library, and the options they stand for
     (r"\bread it with check=False", "pass --no-check"),
@@ -52,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     (rf"^({OPTIONS}) (?=is\b|has\b|names\b)", r"--\1 "),
     (rf"^({NAMING}) (?='|\")", r"--\1 "),
     (r"\b(delimiter|decimal)=", r"--\1 "),
+    (r"^costs(?= has| are|\[)", "--cost"),
     (r"; if they are labels or features, pass model\.predict_proba\(X\).*$", "."),
     (r"\blogits=", "--logits"),
     (r"calibrator=(['\"])([\w-]+)\1", r"--calibrator \2"),
@@ -59,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     (r"\bsample_weight=?", "--weight"),
     (r"\bclasses=", "--columns "),
     *FILE_RULES,
+    (rf"\S*{SPOOLED}\w+[/\\](in|out)put[.\w]*\b", r"standard \1put"),
     (r"\bpredictions\[(['\"])(.+?)\1\]", r"the predictions of \1\2\1"),
     (r"(probs|logits)\[(\d+)(?:, *(\d+))?\]", _count_from_one),
 )
@@ -237,7 +240,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def show_path(path: Path) -> str:
-    """Return a path, relative if it is below the current folder."""
+    """Return a path, relative if it is below the current folder; ``-`` stands for a pipe."""
+    if SPOOLED in str(path):
+        return f"standard {path.stem.split('.')[0]}"
     try:
         return clean(str(path.resolve().relative_to(Path.cwd())))
     except ValueError:

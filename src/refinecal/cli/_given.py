@@ -1,7 +1,8 @@
-"""Notes on predictions: which column is which class, and probabilities of 0."""
+"""Notes on predictions: which column is which class, and probabilities of 0; and costs of mistakes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,3 +82,45 @@ def clip_note(least: float | None) -> list[str]:
     return [
         f"probabilities below {least:g} were raised to {least:g} and each row rescaled (--clip)"
     ]
+
+
+def read_costs(given: str, classes: Sequence[str]) -> Any:
+    """Return the costs of ``--cost`` as a matrix, from a text or a file."""
+    from refinecal.evaluation import check_costs
+
+    if Path(given).is_file():
+        return check_costs(_costs_in(Path(given), classes), len(classes))
+    try:
+        costs = [float(part) for part in given.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"{given!r} is neither two numbers such as 1,5 nor a file", param_hint="--cost"
+        ) from None
+    if len(costs) != 2 or len(classes) != 2:
+        raise typer.BadParameter(
+            f"{given!r} is {count(len(costs), 'number')} for {len(classes)} classes: pass FP,FN for two "
+            f"classes, else a CSV file with a row for each label and the columns label, {', '.join(classes)}",
+            param_hint="--cost",
+        )
+    return check_costs(costs, 2)
+
+
+def _costs_in(path: Path, classes: Sequence[str]) -> Any:
+    """Return the costs in a file: the first column has the labels, the others are named by predictions."""
+    import numpy as np
+
+    from refinecal.tabular.files import check_column, open_table
+
+    source = open_table(path)
+    rows = source.read()
+    labels = [str(each) for each in rows.column(0).to_pylist()]
+    for name in classes:
+        check_column(name, source.names[1:], "a class", f"--cost {show_path(path)}")
+        check_column(name, labels, "a label", f"the first column of --cost {show_path(path)}")
+    rows = rows.take([labels.index(name) for name in classes])
+    try:
+        return np.array([rows.column(name).to_pylist() for name in classes], dtype=float).T
+    except ValueError as error:
+        raise ValueError(
+            f"--cost {show_path(path)} holds a cost that is not a number: {error}"
+        ) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -43,14 +45,14 @@ flag = partial(_make, {"metavar": "", "rich_help_panel": OUTPUT})  # without a v
 Names = Sequence[str] | Callable[[], Sequence[str]]  # a function is called when a command runs
 
 
-def choice(*options: str, names: Names, help: str, more: Names = ()) -> Any:
+def choice(*options: str, names: Names, help: str, more: Names = (), **look: Any) -> Any:
     """Return an option that must be one of ``names`` or ``more``; a mistyped one suggests the nearest."""
 
     def known() -> list[str]:
         return [*(names() if callable(names) else names), *(more() if callable(more) else more)]
 
-    def check(given: str) -> str:
-        if given in known():
+    def check(given: str | None) -> str | None:
+        if given is None or given in known():
             return given
         from difflib import get_close_matches
 
@@ -62,8 +64,8 @@ def choice(*options: str, names: Names, help: str, more: Names = ()) -> Any:
     def complete(incomplete: str) -> list[str]:
         return [name for name in known() if name.startswith(incomplete)]
 
-    look: Any = {"metavar": "NAME", "rich_help_panel": MODEL, "autocompletion": complete}
-    return typer.Option(*options, help=help, callback=check, **look)
+    usual: Any = {"metavar": "NAME", "rich_help_panel": MODEL, "autocompletion": complete}
+    return typer.Option(*options, help=help, callback=check, **(usual | look))
 
 
 Json = Annotated[bool, flag("--json", help="Print one JSON object instead of tables.")]
@@ -79,6 +81,8 @@ Delimiter = Annotated[
 Decimal = Annotated[
     str | None, number("--decimal", "Decimal mark of CSV files (default: detected).", **CSV)
 ]
+SHEET = "Sheet of a spreadsheet (default: the first)."
+Sheet = Annotated[str | None, number("--sheet", SHEET, metavar="NAME", rich_help_panel=TABLE)]
 Logits = Annotated[
     bool, flag("--logits", help="The predictions are logits.", rich_help_panel=TABLE)
 ]
@@ -86,8 +90,80 @@ CLIP = "Raise probabilities below P, such as 1e-6, to P and rescale, so that non
 Clip = Annotated[
     float | None, number("--clip", CLIP, metavar="P", min=0, max=0.1, rich_help_panel=TABLE)
 ]
+COST = (
+    "Costs of mistakes: FP,FN for two classes (the second class predicted wrongly, or missed), else a CSV "
+    "file with a row for each label and a column for each prediction."
+)
+Cost = Annotated[str | None, number("--cost", COST, metavar="FP,FN", rich_help_panel=OUTPUT)]
 Report = Annotated[Path | None, file("--report", help="Write an HTML report to this file.")]
 RunOut = Annotated[Path, file("--out", "-o", help="Run folder: a new one, unless --resume.")]
 RETRY = "With --resume, repeat training runs that failed."
 RetryFailed = Annotated[bool, flag("--retry-failed", help=RETRY, rich_help_panel=RUNNING)]
 NoSeed = Annotated[int, typer.Option("--seed", hidden=True)]  # where nothing is random
+
+
+# ---- options in a file -------------------------------------------------------------------------------------
+
+CONFIG = (
+    "TOML file with options as keys, such as the fit.toml of a run folder. Options on the command line come "
+    "first; paths start at the current folder."
+)
+ONCE = ("config", "out", "resume", "restart", "overwrite", "as_json", "quiet", "verbose")
+
+
+def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Take the values of a file as defaults of the options of a command."""
+    if path is None or ctx.resilient_parsing:
+        return path
+    params = {name: each for each in ctx.command.params for name in _keys(each)}
+    try:
+        given = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error}", param_hint="--config") from None
+    ctx.default_map = {}
+    for key, value in given.items():
+        param = params.get(key.replace("_", "-"))
+        if param is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(key.replace("_", "-"), params, 1)
+            meant = f" Did you mean {near[0]!r}?" if near else f" It may hold {', '.join(params)}."
+            raise typer.BadParameter(
+                f"{path} holds {key!r}, which is not an option.{meant}", param_hint="--config"
+            )
+        is_list, is_flag = getattr(param, "multiple", False), getattr(param, "is_flag", False)
+        values = value if is_list and isinstance(value, list) else [value]
+        wanted = bool if is_flag else (str, int, float)
+        if not all(isinstance(v, wanted) and isinstance(v, bool) == is_flag for v in values):
+            kind = "true or false" if is_flag else "a text, a number or a list of texts"
+            kind = kind if is_flag or is_list else "a text or a number"
+            raise typer.BadParameter(
+                f"{path}: {key} is {json.dumps(value, default=str)}, but must be {kind}",
+                param_hint="--config",
+            )
+        ctx.default_map[param.name] = values if is_list else value
+    return path
+
+
+def write_config(ctx: typer.Context) -> str:
+    """Return the options of a command as a TOML file, without those that concern one execution only."""
+    lines = [f"# refinecal {ctx.info_name} --config FILE repeats this run"]
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        if param.name in ONCE or value is None or value == ():
+            continue
+        plain = value if isinstance(value, str | int | float | tuple | list) else str(value)
+        text = json.dumps(plain, ensure_ascii=False).replace("\x7f", r"\u007f")  # as TOML wants it
+        lines += [f"{key} = {text}" for key in _keys(param)]
+    return "\n".join([*lines, ""])
+
+
+def _keys(param: Any) -> list[str]:
+    """Return the key of a parameter in a file: its long name."""
+    if param.param_type_name == "argument":
+        return [param.name]
+    names = [name[2:] for name in param.opts if name.startswith("--")]
+    return [] if param.name == "config" or param.hidden else names[:1]
+
+
+Config = Annotated[Path | None, file("--config", help=CONFIG, is_eager=True, callback=read_config)]

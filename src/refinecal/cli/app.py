@@ -17,6 +17,7 @@ COMMANDS = {  # where each is, in the order of the help; theory and experiment a
     "evaluate": "evaluate",
     "compare": "compare",
     "ensemble": "ensemble",
+    "importance": "importance",
     "demo": "demo",
     "theory": "theory_app",
     "experiment": "experiment_app",

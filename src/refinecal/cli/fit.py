@@ -11,6 +11,7 @@ import typer
 from refinecal._core.format import count
 from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command, show_path
+from refinecal.cli._given import read_costs
 from refinecal.cli._outputs import check_folder, check_renderer
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 Columns = list[str] | None
 TABLE: Any = {"rich_help_panel": option.TABLE}
-FORMATS = "A .csv, .tsv (also .gz, .zst), .parquet or .feather file."
+FORMATS = "A .csv, .tsv (also .gz, .zst), .parquet, .feather or .xlsx file."
 TREAT = "Treat this column as {}. Repeatable."
 TEST = "Table of test rows, instead of a part of TABLE."
 REFIT = (
@@ -62,6 +63,7 @@ def list_variants() -> list[str]:
 
 @command("refinecal fit churn.csv --target churned --drop customer_id")
 def fit(
+    ctx: typer.Context,
     table: Annotated[Path, typer.Argument(metavar="TABLE", help=FORMATS)],
     target: option.Target,
     group: Annotated[str | None, option.column("--group", "Column of groups, never split.")] = None,
@@ -73,6 +75,7 @@ def fit(
     numeric: Annotated[Columns, option.column("--numeric", TREAT.format("numeric"))] = None,
     delimiter: option.Delimiter = None,
     decimal: option.Decimal = None,
+    sheet: option.Sheet = None,
     test: Annotated[Path | None, option.file("--test", help=TEST, **TABLE)] = None,
     test_fraction: Annotated[
         float, option.number("--test-fraction", "Fraction of test rows.", min=0, max=0.9, **TABLE)
@@ -109,6 +112,7 @@ def fit(
     patience: Annotated[
         int | None, option.number("--patience", "Patience in steps (default: by model).", min=1)
     ] = None,
+    cost: option.Cost = None,
     threads: Annotated[
         int | None, option.number("--threads", "Number of threads (default: all cores).", min=1)
     ] = None,
@@ -116,6 +120,7 @@ def fit(
     out: Annotated[
         Path | None, option.file("--out", "-o", help="Run folder to write (default: TABLE-run).")
     ] = None,
+    config: option.Config = None,
     resume: Annotated[bool, option.flag("--resume", help="Continue an unfinished run.")] = False,
     restart: Annotated[bool, option.flag("--restart", help="Discard an unfinished run.")] = False,
     overwrite: Annotated[
@@ -149,6 +154,7 @@ def fit(
         numeric=numeric or (),
         delimiter=delimiter,
         decimal=decimal,
+        sheet=sheet,
         resume=resume,
         overwrite=overwrite,
         restart=restart,
@@ -158,7 +164,7 @@ def fit(
     folder = FitFolder(request.out)
     if resume and not folder.n_finished:
         _check_resume(console, request)
-    console.show(fit_table(console, request))
+    console.show(fit_table(console, request, cost, option.write_config(ctx)))
     console.say(f"\nReport:  {show_path(request.out / 'report.html')}")
     say_predict(console, request.out)
 
@@ -168,11 +174,13 @@ def say_predict(console: Console, run: Path) -> None:
     console.say(f"Predict: refinecal predict {show_path(run)} NEW.csv -o predictions.csv")
 
 
-def fit_table(console: Console, request: FitRequest) -> Page:
+def fit_table(
+    console: Console, request: FitRequest, cost: str | None = None, settings: str | None = None
+) -> Page:
     """Fit a model, with progress bars, and write its run folder; return the page of the report."""
     from refinecal.report import write
     from refinecal.report.of_fit import page
-    from refinecal.tabular.fit_folder import REPORT, FitFolder, Interrupted
+    from refinecal.tabular.fit_folder import REPORT, SETTINGS, FitFolder, Interrupted
     from refinecal.tabular.fitting import fit as fit_model
     from refinecal.tabular.job import open_fit
 
@@ -182,14 +190,17 @@ def fit_table(console: Console, request: FitRequest) -> Page:
             ProgressBars(console, request.options.model) as progress,
             open_fit(request) as job,
         ):
+            costs = None if cost is None else read_costs(cost, job.data.schema.classes)
             show_data(console, request.table, job.data)
             if job.n_done:
                 final = 0 if job.data.everything is None else len(job.data.everything)
                 total = request.options.tune * len(job.data.pairs) + final
                 console.say(f"resuming: {job.n_done} of {count(total, 'training run')} are done")
             found = fit_model(job.data, request.options, job.folder, progress)
-            report = page(job.write(found), request)
+            report = page(job.write(found), request, costs)
             write(report, job.draft / REPORT)
+            if settings is not None:
+                (job.draft / SETTINGS).write_text(settings, "utf-8", "replace")
             job.publish()
     except Interrupted as error:
         kept = count(error.finished, "finished training run")

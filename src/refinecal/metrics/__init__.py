@@ -9,11 +9,15 @@ from refinecal.metrics._metric import get_metrics as get_metrics
 from refinecal.metrics._metric import is_built_in as is_built_in
 from refinecal.metrics._metric import value_of as value_of
 from refinecal.metrics._scores import (
+    PrecisionRecall,
     accuracy,
     auroc,
+    average_precision,
     brier_score,
+    confusion_matrix,
     error_rate,
     log_loss,
+    precision_recall_curve,
     spherical_loss,
 )
 from refinecal.metrics._statistics import (
@@ -32,9 +36,12 @@ __all__ = [
     "CalibrationTest",
     "Metric",
     "MetricTable",
+    "PrecisionRecall",
     "accuracy",
     "auroc",
+    "average_precision",
     "brier_score",
+    "confusion_matrix",
     "ece",
     "error_rate",
     "ks_statistic",
@@ -47,6 +54,7 @@ __all__ = [
     "overconfidence",
     "per_class",
     "per_group",
+    "precision_recall_curve",
     "smooth_ece",
     "spherical_loss",
     "spiegelhalter",

@@ -1,9 +1,10 @@
-"""Losses, accuracy and AUROC."""
+"""Losses, accuracy, AUROC, precision and recall, and which classes are confused."""
 
 from __future__ import annotations  # so that help() shows types by name
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
@@ -15,10 +16,11 @@ from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import NOTHING, Sample, readonly
 from refinecal.losses import get_loss, losses_at
-from refinecal.metrics.events import Inputs, read
+from refinecal.metrics.events import Inputs, event_of, read
 from refinecal.metrics.tally import areas_of, mean_area
 from refinecal.temperature.fit import risk_of
 
+Floats = NDArray[np.float64]
 AVERAGES = ("macro", "weighted", None)
 
 
@@ -188,6 +190,164 @@ def auroc(
             return math.nan
         return float(np.average(areas[known], weights=sample.frequencies[known]))
     return areas if average is None else mean_area(areas)
+
+
+# ---- classes that are confused, and rare ones: counted by scikit-learn -------------------------------------
+
+
+@check_keywords(Inputs)
+def confusion_matrix(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> NDArray[Any]:
+    """Return how many rows of each label have each class as the likeliest.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+
+    Returns
+    -------
+    ndarray of shape (k, k)
+        Rows are labels, columns likeliest classes (ties: the first). Counts; sums of weights if there are
+        sample weights or soft labels.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> rc.metrics.confusion_matrix([0, 1, 1, 1], [0.2, 0.9, 0.6, 0.4])
+    array([[1, 0],
+           [1, 2]])
+    """
+    from sklearn.metrics import confusion_matrix as count_pairs
+
+    sample = read(y_true, probs, **inputs)
+    top, every = sample.probs.argmax(axis=1), np.arange(sample.k)
+    if sample.soft is None:
+        found = count_pairs(sample.labels, top, labels=every, sample_weight=sample.weights)
+    else:  # each row once for every class, with the weight of its share
+        weights = sample.soft if sample.weights is None else sample.soft * sample.weights[:, None]
+        labels = np.tile(every, sample.n)
+        found = count_pairs(
+            labels, top.repeat(sample.k), labels=every, sample_weight=weights.ravel()
+        )
+    return np.asarray(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrecisionRecall:
+    """How well one class is found at every threshold of its probability.
+
+    Attributes
+    ----------
+    label : object
+        The class.
+    share : float
+        Weighted share of its rows: the precision of random predictions.
+    precision, recall : ndarray of shape (m + 1,)
+        At each threshold; the last pair is (1, 0), without a threshold.
+    thresholds : ndarray of shape (m,)
+        Increasing.
+    average_precision : float
+        Mean precision over the steps of recall; NaN without rows of the class.
+    """
+
+    label: Any
+    share: float
+    precision: Floats
+    recall: Floats
+    thresholds: Floats
+    average_precision: float
+
+
+@check_keywords(Inputs)
+def precision_recall_curve(
+    y_true: Any, probs: Any = None, *, label: Any = None, **inputs: Unpack[Inputs]
+) -> PrecisionRecall:
+    """Return precision and recall of a class, one-vs-rest, at every threshold of its probability.
+
+    Where a class is rare, this shows what a ROC curve hides: how many of the rows that are predicted as it
+    are false alarms.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    label : object, optional
+        The class; by default the second of two.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> found = rc.metrics.precision_recall_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> found.precision, round(found.average_precision, 6)  # (1 + 2/3) / 2
+    (array([0.5       , 0.66666667, 0.5       , 1.        , 1.        ]), 0.833333)
+    """
+    sample = read(y_true, probs, **inputs)
+    labels = list(range(sample.k) if sample.classes is None else sample.classes.tolist())
+    if label is None and sample.k == 2:
+        label = labels[1]
+    if label not in labels:
+        known = ", ".join(map(repr, labels))
+        raise ValueError(f"label is {label!r}, which is not one of the classes {known}: pass one")
+    return curve_of_class(sample, labels.index(label), label)
+
+
+@check_keywords(Inputs)
+def average_precision(
+    y_true: Any, probs: Any = None, *, average: str | None = "macro", **inputs: Unpack[Inputs]
+) -> Any:
+    """Return the area under the precision-recall curve; for several classes the one-vs-rest mean.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    average : {"macro", "weighted", None}
+        The mean over classes, that weighted by class frequencies, or the value of each class. For two
+        classes, that of the second.
+
+    Returns
+    -------
+    float, or (k,) array without average
+        Classes without rows are ignored; NaN if no class is left.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> round(rc.metrics.average_precision([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 6)
+    0.833333
+    """
+    if average not in AVERAGES:
+        fail_choice("average", average, AVERAGES)
+    sample = read(y_true, probs, **inputs)
+    if average is not None and sample.k == 2:
+        return curve_of_class(sample, 1, 1).average_precision
+    found = np.array([curve_of_class(sample, j, j).average_precision for j in range(sample.k)])
+    known = ~np.isnan(found)
+    if average is None or not known.any():
+        return found if average is None else math.nan
+    weights = sample.frequencies[known] if average == "weighted" else None
+    return float(np.average(found[known], weights=weights))
+
+
+def curve_of_class(sample: Sample, j: int, label: Any) -> PrecisionRecall:
+    """Return the curve of the class in column j."""
+    from sklearn.metrics import precision_recall_curve as count_thresholds
+
+    scores, hits, weights = event_of(sample, j)
+    weights = weights if weights.size else np.ones(len(scores))
+    share = float(weights @ hits / weights.sum())
+    if share == 0:
+        return PrecisionRecall(label, 0.0, np.empty(0), np.empty(0), np.empty(0), math.nan)
+    if sample.soft is not None:  # each row as a hit and as a miss, with the weights of their shares
+        scores = np.concatenate([scores, scores])
+        weights = np.concatenate([weights * hits, weights * (1 - hits)])
+        hits = np.repeat([1.0, 0.0], sample.n)
+    precision, recall, thresholds = count_thresholds(hits, scores, sample_weight=weights)
+    area = float(-(np.diff(recall) @ precision[:-1]))
+    return PrecisionRecall(label, share, precision, recall, thresholds, area)
+
+
+# ---- means -------------------------------------------------------------------------------------------------
 
 
 def _mean_over_rows(

@@ -9,8 +9,10 @@ from refinecal.plots.calibration_map import (
     CalibrationMapDisplay,
     map_probabilities,
 )
+from refinecal.plots.decisions import ConfusionDisplay, CostDisplay, PrecisionRecallDisplay
 from refinecal.plots.early_stopping import EarlyStoppingDisplay
 from refinecal.plots.ensemble_path import EnsemblePathDisplay
+from refinecal.plots.importances import ImportanceDisplay
 from refinecal.plots.reliability import (
     Reliability,
     ReliabilityDisplay,
@@ -24,8 +26,12 @@ from refinecal.plots.waterfall import WaterfallDisplay
 __all__ = [
     "CalibrationMap",
     "CalibrationMapDisplay",
+    "ConfusionDisplay",
+    "CostDisplay",
     "EarlyStoppingDisplay",
     "EnsemblePathDisplay",
+    "ImportanceDisplay",
+    "PrecisionRecallDisplay",
     "Reliability",
     "ReliabilityDisplay",
     "StoppingMetricsDisplay",

@@ -248,9 +248,13 @@ def page(
     path: Path,
     by: str | None = None,
     notes: Sequence[str] = (),
+    costs: Any = None,
     **more: Any,
 ) -> Page:
     """Return the page of ``refinecal evaluate``; ``more`` is added to its data."""
+    from refinecal.report.of_decisions import PaidCosts, confusion_section, costs_of
+
+    rows = (given.labels, given.probs, list(given.classes), given.weights)
     calibrated, name = found.log.calibrator.predict_proba(given.probs), path.stem
     errors = standard_errors(found, given.labels, given.probs, calibrated, given.weights)
     sections = [
@@ -261,6 +265,9 @@ def page(
         Section("Metrics", (), (metrics_table({name: found}, "predictions", terminal=1),)),
         Section("Classes", (), (classes_table(found, MOST_ROWS),)),
     ]
+    confused, counts = confusion_section(*rows)
+    paid = PaidCosts() if costs is None else costs_of(*rows, costs)
+    sections += [confused, *paid.sections]
     if by is not None:
         losses = losses_table(found.groups, "Losses and metrics", by, rows=True)
         tables = (losses, metrics_table(found.groups, by, short=True))
@@ -279,11 +286,11 @@ def page(
             Card("accuracy", percent(found.accuracy)),
             Card("AUROC", _decimals(found, found.auroc)),
         ],
-        points=advice(found, errors),
+        points=[*advice(found, errors), *paid.points],
         sections=sections,
         facts=facts_of(file=path.name, rows=found.n, classes=found.k),
         notes=notes,
-        data={**found.to_dict(), **more},
+        data={**found.to_dict(), **counts, **paid.data, **more},
     )
 
 

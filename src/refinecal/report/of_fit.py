@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refinecal._core.format import count, list_names, number, percent, significant
+from refinecal.report.of_decisions import PaidCosts, confusion_section, costs_of
 from refinecal.report.of_evaluation import (
     SQUARE,
     classes_table,
@@ -46,11 +47,11 @@ NO_TEST_ROWS = (
 )
 
 
-def page(finished: FinishedRun, request: FitRequest) -> Page:
+def page(finished: FinishedRun, request: FitRequest, costs: Any = None) -> Page:
     """Return what was gained by a fit, how certain that is, what to do, and the evidence."""
     fit, judged = finished.fit, finished.judged
     points = [f"Warning: {leak.message(request.target)}." for leak in fit.data.leaks[:MOST_LEAKS]]
-    sections = [training_section(fit)]
+    sections, data = [training_section(fit)], dict[str, Any]()
     if judged is None:
         points.append("What to do: pass --test or a --test-fraction to measure the gain.")
     else:
@@ -60,6 +61,8 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
         if advice := " ".join(recommend(fit, judged)):
             points.append(f"What to do: {advice[0].lower()}{advice[1:]}")
         sections = judged_sections(fit, judged, sections)
+        extra, said, data = decisions(fit, costs)
+        sections, points = [*sections, *extra], [*points, *said]
     points += [describe_delivered(fit, judged), describe_calibration(fit)]
     if len(fit.candidates) > 1:
         points.append(f"Chosen: {configuration(fit)}")
@@ -82,7 +85,12 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
             seconds=number(finished.seconds, 0),
             predict=f"refinecal predict {finished.path.name} NEW.csv -o predictions.csv",
         ),
-        data={"run": finished.path, "report": finished.path / REPORT, **metrics(request, finished)},
+        data={
+            "run": finished.path,
+            "report": finished.path / REPORT,
+            **metrics(request, finished),
+            **data,
+        },
     )
 
 
@@ -124,6 +132,16 @@ def judged_sections(fit: Fit, judged: Judgement, training: list[Section]) -> lis
         Section("What calibration does", (), (figure,)),
         Section("Classes", (after,), (classes_table(judged.ours),)),
     ]
+
+
+def decisions(fit: Fit, costs: Any) -> tuple[list[Section], Sequence[str], dict[str, Any]]:
+    """Return which classes of the test rows are confused, and what decisions cost."""
+    test, probs = fit.data.test, fit.chosen.after
+    assert test is not None, "it was judged by them"
+    given = (test.y, probs, list(fit.data.schema.classes), test.weights)
+    confused, counts = confusion_section(*given)
+    paid = PaidCosts() if costs is None else costs_of(*given, costs, test.groups)
+    return [confused, *paid.sections], paid.points, {"test_decisions": counts | dict(paid.data)}
 
 
 def gain_section(fit: Fit, judged: Judgement) -> Section:

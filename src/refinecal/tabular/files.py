@@ -1,4 +1,4 @@
-"""Tables in files: CSV, TSV, Parquet and Feather, read in chunks and written whole or not at all.
+"""Tables in files: CSV, TSV, Parquet, Feather and spreadsheets, read in chunks and written whole or not.
 
 CSV and TSV may be compressed (gz, zst, bz2). Their columns are read as Arrow strings, as they are written,
 null where a value is missing; those of Parquet and Feather keep their types.
@@ -14,13 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
 from refinecal._core.format import list_names
 from refinecal.tabular.delimited import DelimitedText, suspect_delimiter
 from refinecal.tabular.values import TEXTS
+
+if TYPE_CHECKING:
+    from refinecal.tabular.workbook import Workbook
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -32,11 +35,12 @@ ENDINGS = (
     dict.fromkeys((".csv", ".tsv", ".txt"), "text")
     | dict.fromkeys((".parquet", ".pq"), "parquet")
     | dict.fromkeys((".feather", ".arrow", ".ipc"), "arrow")
+    | dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods"), "workbook")
 )
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 TABS = (".tsv", ".txt")  # written with tabs; the delimiter of a .txt that is read is inferred
 FIXES = {
-    **dict.fromkeys((".xlsx", ".xls", ".ods"), "Save the sheet as CSV."),
+    **dict.fromkeys((".numbers", ".xlsb"), "Save the sheet as .xlsx or CSV."),
     ".zip": "Unpack it.",
     ".json": "Convert it to CSV or Parquet.",
     ".pkl": "Pickles may run code and are never read: write Parquet instead.",
@@ -45,7 +49,10 @@ PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # not a column for those who 
 
 
 def open_table(
-    path: str | Path, delimiter: str | None = None, decimal: str | None = None
+    path: str | Path,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    sheet: str | None = None,
 ) -> Source:
     """Open a table, to ``read()`` it or go through its ``chunks()``; its ending tells the format.
 
@@ -53,12 +60,14 @@ def open_table(
     ----------
     path : str or Path
         A file ending in .csv, .tsv or .txt, each perhaps with .gz, .zst or .bz2 after it, in .parquet,
-        or in .feather, .arrow or .ipc.
+        in .feather, .arrow or .ipc, or in .xlsx, .xlsm, .xls or .ods.
     delimiter : str, optional
         The character between the values of a text file. By default a tab in .tsv, else the one of comma,
         semicolon, tab and bar that splits the first rows evenly.
     decimal : {".", ","}, optional
         The decimal mark of a text file; by default inferred from its first rows.
+    sheet : str, optional
+        The sheet of a spreadsheet; by default the first one.
 
     Notes
     -----
@@ -73,12 +82,18 @@ def open_table(
     kind, ending, _ = format_of(path)
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty (0 bytes): there is nothing to read")
+    if sheet is not None and kind != "workbook":
+        raise ValueError(f"sheet is {sheet!r}, but {path} is not a spreadsheet: leave it out")
     if kind == "text":
         delimiter = "\t" if delimiter is None and ending == ".tsv" else delimiter
         return Source(DelimitedText(path, delimiter, decimal))
     for name, given in (("delimiter", delimiter), ("decimal", decimal)):
         if given is not None:
             raise ValueError(f"{name} is {given!r}, but {path} is not a text file: leave it out")
+    if kind == "workbook":
+        from refinecal.tabular.workbook import Workbook
+
+        return Source(Workbook(path, sheet))
     return Source(ParquetTable(path) if kind == "parquet" else ArrowTable(path))
 
 
@@ -103,7 +118,8 @@ def create_table(path: str | Path) -> Iterator[Writer]:
     ...     out.write(table)
     """
     path = Path(path)
-    format_of(path)
+    if format_of(path)[0] == "workbook":
+        raise ValueError(f"{path}: spreadsheets are read but not written. Write .csv instead.")
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a file")
     if not path.parent.is_dir():
@@ -156,10 +172,10 @@ class Source:
     """A table in a file, of which no more than a chunk is in memory at a time.
 
     Made by :func:`open_table`. ``path`` is the file, ``names`` are its columns in order, and ``format`` is a
-    :class:`DelimitedText`, :class:`ParquetTable` or :class:`ArrowTable`.
+    :class:`DelimitedText`, :class:`ParquetTable`, :class:`ArrowTable` or a workbook.
     """
 
-    def __init__(self, format: DelimitedText | ParquetTable | ArrowTable) -> None:
+    def __init__(self, format: DelimitedText | ParquetTable | ArrowTable | Workbook) -> None:
         self.path, self.names, self.format = format.path, format.names, format
         twice = [name for name, n in Counter(self.names).items() if n > 1]
         if twice:

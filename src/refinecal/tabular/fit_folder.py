@@ -20,7 +20,7 @@ from refinecal.training.crossfit import BestStep, FoldModel
 from refinecal.training.table_model import FILES, read_npz, to_npz
 
 SCHEMA, CALIBRATOR = "schema.json", "calibrator.json"
-METRICS, REPORT = "metrics.json", "report.html"
+METRICS, REPORT, SETTINGS = "metrics.json", "report.html", "fit.toml"
 HISTORY, TEST_ROWS = "history.parquet", "test_predictions.parquet"
 DESCRIPTION, ARRAYS = "unit.json", "arrays.npz"  # of a training run, next to its model
 UNDER_WAY, RUN = "under-way", "run"  # folders that are being written

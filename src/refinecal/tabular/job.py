@@ -44,6 +44,7 @@ class FitRequest:
     numeric: Sequence[str] = ()
     delimiter: str | None = None
     decimal: str | None = None
+    sheet: str | None = None
     resume: bool = False  # keep the training runs of an unfinished run,
     overwrite: bool = False  # replace a finished run,
     restart: bool = False  # discard an unfinished run
@@ -67,7 +68,7 @@ def open_fit(request: FitRequest) -> Iterator[FitJob]:
     training runs are kept for ``resume``.
     """
     start = time.perf_counter()
-    source = open_table(request.table, request.delimiter, request.decimal)
+    source = open_table(request.table, request.delimiter, request.decimal, request.sheet)
     given = (request.drop, request.categorical, request.numeric)
     check_given(source.names, request.target, request.weight, request.group, *given)
     folder = FitFolder(request.out)
@@ -136,7 +137,7 @@ def read_data(request: FitRequest, source: Source) -> Data:
     table, places = _drop_unlabelled(table, schema, request.table)
     test = None
     if request.test is not None:
-        source = open_table(request.test, request.delimiter, request.decimal)
+        source = open_table(request.test, request.delimiter, request.decimal, request.sheet)
         schema.check_names(source.names)
         test, places = _drop_unlabelled(source.read(), schema, request.test)
     data = prepare(table, schema, request.options, test)

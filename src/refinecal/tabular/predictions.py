@@ -95,6 +95,7 @@ def read_predictions(
     by: str | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
+    sheet: str | None = None,
 ) -> Predictions:
     """Read the labels and predictions of a model.
 
@@ -114,10 +115,10 @@ def read_predictions(
         A column of sample weights.
     by : str, optional
         A column of subgroups.
-    delimiter, decimal : str, optional
+    delimiter, decimal, sheet : str, optional
         As for :func:`refinecal.tabular.files.open_table`.
     """
-    source = open_table(path, delimiter, decimal)
+    source = open_table(path, delimiter, decimal, sheet)
     where = str(source.path)
     roles = {"target": target, "weight": weight, "by": by}
     for role, name in roles.items():

@@ -11,7 +11,7 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,12 @@ from refinecal._core.errors import warn
 from refinecal._core.files import RunFolder, write_json
 from refinecal.calibrators import from_dict
 from refinecal.tabular.drift import NewRows
-from refinecal.tabular.fit_folder import CALIBRATOR, SCHEMA
+from refinecal.tabular.files import Source, check_column
+from refinecal.tabular.fit_folder import CALIBRATOR, METRICS, SCHEMA
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.schema import Schema, shorten
 from refinecal.training.crossfit import Ensemble, all_classes
+from refinecal.training.rows import Rows
 from refinecal.training.table_model import TableModel, get_model
 
 if TYPE_CHECKING:
@@ -129,6 +131,27 @@ class Run:
         """Return the probabilities of some rows, which are counted among the new ones."""
         X = self.schema.encode(table, first_row=first_row)
         new.add(X, self.schema.unseen(table))
+        return self.predict_encoded(X)
+
+    def read_rows(self, source: Source) -> Rows:
+        """Return the rows of a table that have a label, as the model sees them."""
+        self.schema.check_names(source.names)
+        check_column(self.schema.target, source.names, "the target", str(source.path))
+        table = source.read()
+        table = table.filter(self.schema.has_label(table))
+        weights = self.schema.weights(table, optional=True)
+        groups = self.schema.groups(table, optional=True)
+        X, labels = self.schema.encode(table), self.schema.labels(table)
+        return Rows(X, labels, weights, groups).with_keys()
+
+    def read_test_loss(self) -> dict[str, Any] | None:
+        """Return the log loss of the test rows of the run, with its standard error; ``None`` without any."""
+        folder = RunFolder(self.path)
+        found = json.loads(folder.verify(METRICS, folder.read_manifest()).read_bytes())["test"]
+        return None if found is None else dict(found["log_loss"])
+
+    def predict_encoded(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Return the probabilities of rows as ``schema.encode`` returns them."""
         return self.ensemble.predict_proba(
             all_classes(model.logits(X), known, len(self.classes))
             for model, known in zip(self.members, self.ensemble.known, strict=True)

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.utils.class_weight import compute_class_weight
 
 from refinecal.stopping import RefinementMonitor
 from refinecal.training.predictions import (
@@ -202,6 +200,8 @@ def new_model(model: Any) -> Any:
         return new
     if library_of(model) == "catboost":  # copies lists among its parameters, which clone refuses
         return type(model)(**model.get_params())
+    from sklearn.base import clone
+
     return clone(model, safe=False)  # a step may be the word "passthrough"
 
 
@@ -286,7 +286,7 @@ class StageTrainer(Trainer):
         try:
             return cut(model, best, run.val.X)
         except ValueError:
-            return self.retrain(clone(model), run.rows, best, None)
+            return self.retrain(new_model(model), run.rows, best, None)
 
 
 class CallbackTrainer(StageTrainer):
@@ -331,6 +331,8 @@ def _passes(model: Any, rows: Rows, classes: NDArray[Any]) -> Iterator[None]:
     """Train without end; pause after each pass."""
     switch_off_stopping(model)
     if getattr(model, "class_weight", None) == "balanced":  # which partial_fit cannot know
+        from sklearn.utils.class_weight import compute_class_weight
+
         weights = compute_class_weight("balanced", classes=classes, y=rows.y)
         model.set_params(class_weight=dict(zip(classes.tolist(), weights.tolist(), strict=True)))
     options = weights_for(model.partial_fit, rows)
