@@ -188,6 +188,50 @@ def test_clearing_away_is_not_interrupted(tmp_path):
     assert (tmp_path / "done").exists()
 
 
+DELICATE = """
+import _thread, os, signal, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from refinecal.cli import _interrupts
+from refinecal.cli._console import command
+_interrupts.install()
+def interrupted(function):
+    return lambda *a: (function(*a), os.kill(os.getpid(), signal.SIGINT))[0]
+@command("x")
+def careful():
+{work}
+    time.sleep(600)
+import typer
+try:
+    careful()
+except typer.Exit as done:
+    sys.exit(done.exit_code)
+"""
+# The signal comes when LLVM has joined two modules, and its wrapper does not know yet that they are one.
+LINK = """
+    import numba
+    from llvmlite.binding import ffi
+    ffi.lib._fntab["LLVMPY_LinkModules"] = interrupted(ffi.lib.LLVMPY_LinkModules)
+    numba.njit(lambda x: x + 1)(1)
+"""
+# The signal comes when a thread has been started, and its pool does not know it yet.
+START = """
+    threading._start_new_thread = interrupted(_thread.start_new_thread)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: (time.sleep(0.3), print("done", flush=True)))
+            time.sleep(600)
+    finally:
+        print("waited", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("work", "out"), [(LINK, ""), (START, "done\nwaited\n")])
+def test_an_interrupt_does_not_break_what_is_delicate(work, out):
+    code = DELICATE.format(work=work)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (130, out, "interrupted\n")
+
+
 # ---- tables ------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from refinecal.tabular.judgement import (
     recommend,
 )
 from refinecal.tabular.schema import Schema
+from refinecal.training.crossfit import Cancelled, CrossFit
 
 FAST = {"max_steps": 8, "patience": 8, "n_threads": 1}
 
@@ -588,6 +589,26 @@ def test_a_failure_ends_the_models_trained_beside_it(tmp_path):
     assert set(progress.steps) == {1, 2}
     assert progress.steps.count(1) < 5000
     assert FitFolder(tmp_path / "work").n_finished == 0
+
+
+def test_an_interrupt_between_two_models_ends_the_first():
+    ended = []
+
+    class Waits(CrossFit):
+        def count_workers(self, parts):
+            return 2
+
+        def train(self, parts, candidate, fold):
+            ended.append(self.cancel.wait(20))
+            raise Cancelled
+
+    def folds():
+        yield 0
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Waits().train_folds([], 0, folds())
+    assert ended == [True]
 
 
 def test_other_metrics_get_the_blend_that_is_delivered(tmp_path):

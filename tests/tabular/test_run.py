@@ -23,7 +23,7 @@ from refinecal.cli._console import describe_error
 from refinecal.report.page import Page
 from refinecal.report.render import write
 from refinecal.tabular.data import Options
-from refinecal.tabular.fit_folder import FitFolder, Interrupted, find_user_files
+from refinecal.tabular.fit_folder import FitFolder, find_user_files
 from refinecal.tabular.fitting import fit
 from refinecal.tabular.job import FitRequest, _write_test_rows, open_fit
 from refinecal.tabular.run import Run
@@ -170,14 +170,15 @@ class Interrupts:
 def test_an_interrupted_run_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt) as caught:
         run_fit(request(tmp_path, options={"folds": None}), Interrupts(1))
-    assert not isinstance(caught.value, Interrupted)
+    assert not hasattr(caught.value, "__notes__")
     assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
 
 
 def test_finished_trainings_are_kept_for_resuming(tmp_path):
-    with pytest.raises(Interrupted) as caught:
+    with pytest.raises(KeyboardInterrupt) as caught:
         run_fit(request(tmp_path, options={"folds": 3}), Interrupts(3))
-    assert caught.value.finished == 2
+    (note,) = caught.value.__notes__
+    assert note == "2 finished training runs kept: continue with --resume"
     assert not (tmp_path / "run").exists()
     trained = []
 
@@ -241,7 +242,7 @@ def test_an_error_keeps_finished_trainings(tmp_path):
 
 
 def test_finished_trainings_are_not_discarded_unasked(tmp_path):
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         run_fit(request(tmp_path, options={"folds": 3}), Interrupts(3))
     with pytest.raises(ValueError, match="has 2 finished training runs: pass --resume .*--restart"):
         run_fit(request(tmp_path, options={"folds": 3}))
@@ -249,9 +250,9 @@ def test_finished_trainings_are_not_discarded_unasked(tmp_path):
         ValueError, match="another data and seed: pass the same options, or .*--restart"
     ):
         run_fit(request(tmp_path, options={"folds": 3, "seed": 1}, resume=True))
-    with pytest.raises(Interrupted) as caught:  # which has one more
+    with pytest.raises(KeyboardInterrupt) as caught:  # which has one more
         run_fit(request(tmp_path, options={"folds": 4, "seed": 1}, restart=True), Interrupts(4))
-    assert caught.value.finished == 3
+    assert caught.value.__notes__[0].startswith("3 finished training runs kept")
     run_fit(request(tmp_path, options={"folds": 4, "seed": 1}, resume=True))
     assert sorted(os.listdir(tmp_path)) == ["run", "table.parquet"]
 
@@ -416,7 +417,7 @@ def test_other_groups_are_another_run(tmp_path):
     table = mixed(200).append_column("other", pa.array(np.arange(200) % 50))
     pq.write_table(table, tmp_path / "table.parquet")
     one = request(tmp_path, options={"folds": 3}, group="family", drop=("weight", "other"))
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         run_fit(one, Interrupts(3))
     other = replace(one, group="other", drop=("weight", "family"), resume=True)
     with pytest.raises(ValueError, match="another data"):

@@ -199,17 +199,13 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
             try:
                 with needs_extra("cli", *PACKAGES):
                     function(*args, **options)
-            except KeyboardInterrupt as error:
-                _interrupts.end()
-                more = f"; {error}" if str(error) else ""
-                typer.echo(f"{_interrupts.message()}{more}", err=True)
-                raise typer.Exit(_interrupts.exit_code()) from None
             except BrokenPipeError:  # the reader of our output, such as head, has closed it
                 sys.stderr.close()
                 raise typer.Exit(FAILED) from None
-            except Exception as error:
-                if _interrupts.end():  # a library turned the interrupt into another error
-                    typer.echo(_interrupts.message(), err=True)
+            except (Exception, KeyboardInterrupt) as error:
+                if _interrupts.end() or isinstance(error, KeyboardInterrupt):
+                    notes = getattr(error, "__notes__", ())
+                    typer.echo("; ".join([_interrupts.message(), *notes]), err=True)
                     raise typer.Exit(_interrupts.exit_code()) from None
                 if not isinstance(error, EXPECTED):
                     raise

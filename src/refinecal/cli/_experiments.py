@@ -146,11 +146,12 @@ def suggest_resume(
     """Tell how to resume, if the run is interrupted."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         words = ["refinecal", "experiment", experiment, "--out", show_path(out), "--resume"]
         if value is not None:
             words += [option, value]
-        raise KeyboardInterrupt(f"{kept} kept; resume with: {shlex.join(words)}") from None
+        error.add_note(f"{kept} kept; resume with: {shlex.join(words)}")
+        raise
 
 
 # ---- the folder of a run -----------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 Before a command starts there is nothing to clean up, so the program exits at once. Later both signals raise
 ``KeyboardInterrupt``; but a library may swallow it, above all while it is imported, where it looks like a
-missing package. So it is not raised during imports, and raised again until the command has ended.
+missing package. So it is raised again until the command has ended, and not where it would do damage: during
+imports, and while Numba compiles or loads a loop (LLVM's objects would be freed twice, a segmentation fault)
+or a thread starts (nobody would wait for it).
 """
 
 from __future__ import annotations
@@ -12,11 +14,15 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 AGAIN = 0.05  # seconds
-IMPORTER = "importlib._bootstrap"
+DELICATE = (
+    *("importlib._bootstrap", "llvmlite.", "numba."),
+    *("threading.Thread.start", "concurrent.futures.thread.ThreadPoolExecutor.submit"),
+)
 
 
 class _State:
@@ -64,9 +70,7 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
     if not _State.running:
         os.write(2, f"{message()}\n".encode())
         os._exit(exit_code())
-    timer = threading.Timer(AGAIN, _interrupt_again)
-    timer.daemon = True
-    timer.start()
+    _thread.start_new_thread(_interrupt_again, ())
     if _may_raise(frame):
         raise KeyboardInterrupt
 
@@ -78,6 +82,7 @@ def _hide_unraisable(about: sys.UnraisableHookArgs) -> None:
 
 
 def _interrupt_again() -> None:
+    time.sleep(AGAIN)
     if _State.ended:
         return
     if hasattr(signal, "pthread_kill"):  # which also wakes a program that waits
@@ -87,14 +92,15 @@ def _interrupt_again() -> None:
 
 
 def _may_raise(frame: FrameType | None) -> bool:
-    """Return whether no import is in progress, nor a KeyboardInterrupt being handled."""
+    """Return whether nothing delicate is in progress, nor a KeyboardInterrupt being handled."""
     error = sys.exception()
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return False
         error = error.__context__
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(IMPORTER):
+        place = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
+        if place.startswith(DELICATE):
             return False
         frame = frame.f_back
     return True

@@ -180,32 +180,27 @@ def fit_table(
     """Fit a model, with progress bars, and write its run folder; return the page of the report."""
     from refinecal.report import write
     from refinecal.report.of_fit import page
-    from refinecal.tabular.fit_folder import REPORT, SETTINGS, FitFolder, Interrupted
+    from refinecal.tabular.fit_folder import REPORT, SETTINGS
     from refinecal.tabular.fitting import fit as fit_model
     from refinecal.tabular.job import open_fit
 
-    try:
-        with (
-            console.show_warnings(),
-            ProgressBars(console, request.options.model) as progress,
-            open_fit(request) as job,
-        ):
-            costs = None if cost is None else read_costs(cost, job.data.schema.classes)
-            show_data(console, request.table, job.data)
-            if job.n_done:
-                final = 0 if job.data.everything is None else len(job.data.everything)
-                total = request.options.tune * len(job.data.pairs) + final
-                console.say(f"resuming: {job.n_done} of {count(total, 'training run')} are done")
-            found = fit_model(job.data, request.options, job.folder, progress)
-            report = page(job.write(found), request, costs)
-            write(report, job.draft / REPORT)
-            if settings is not None:
-                (job.draft / SETTINGS).write_text(settings, "utf-8", "replace")
-            job.publish()
-    except Interrupted as error:
-        kept = count(error.finished, "finished training run")
-        how = FitFolder(request.out).resume_options
-        raise KeyboardInterrupt(f"{kept} kept: continue with {how}") from None
+    with (
+        console.show_warnings(),
+        ProgressBars(console, request.options.model) as progress,
+        open_fit(request) as job,
+    ):
+        costs = None if cost is None else read_costs(cost, job.data.schema.classes)
+        show_data(console, request.table, job.data)
+        if job.n_done:
+            final = 0 if job.data.everything is None else len(job.data.everything)
+            total = request.options.tune * len(job.data.pairs) + final
+            console.say(f"resuming: {job.n_done} of {count(total, 'training run')} are done")
+        found = fit_model(job.data, request.options, job.folder, progress)
+        report = page(job.write(found), request, costs)
+        write(report, job.draft / REPORT)
+        if settings is not None:
+            (job.draft / SETTINGS).write_text(settings, "utf-8", "replace")
+        job.publish()
     return report
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from refinecal._core.errors import warn
 from refinecal._core.files import FULL, MANIFEST, PLAN, RunFolder, hold_lock
-from refinecal._core.format import list_names
+from refinecal._core.format import count, list_names
 from refinecal.training.crossfit import BestStep, FoldModel
 from refinecal.training.table_model import FILES, read_npz, to_npz
 
@@ -24,14 +24,6 @@ METRICS, REPORT, SETTINGS = "metrics.json", "report.html", "fit.toml"
 HISTORY, TEST_ROWS = "history.parquet", "test_predictions.parquet"
 DESCRIPTION, ARRAYS = "unit.json", "arrays.npz"  # of a training run, next to its model
 UNDER_WAY, RUN = "under-way", "run"  # folders that are being written
-
-
-class Interrupted(KeyboardInterrupt):
-    """The user has interrupted a fit; the training runs that were finished are kept."""
-
-    def __init__(self, finished: int) -> None:
-        super().__init__()
-        self.finished = finished
 
 
 class FitFolder(RunFolder):
@@ -94,13 +86,9 @@ class FitFolder(RunFolder):
             self.tidy()
             if isinstance(error, OSError) and error.errno in FULL:
                 error.filename = str(self.out)  # not a hidden file, or none
-            if kept and isinstance(error, KeyboardInterrupt):
-                raise Interrupted(kept) from None
             if kept:
-                error.add_note(
-                    f"{kept} finished training run{'s' * (kept > 1)} kept: continue with "
-                    f"{self.resume_options}"
-                )
+                runs = count(kept, "finished training run")
+                error.add_note(f"{runs} kept: continue with {self.resume_options}")
             raise
         shutil.rmtree(self.path, ignore_errors=True)
 

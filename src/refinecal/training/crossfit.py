@@ -127,8 +127,8 @@ class CrossFit(ABC):
             models = [self.train(parts, candidate, fold) for fold in folds]
         else:
             with ThreadPoolExecutor(n_workers) as pool:  # boosting libraries free the interpreter
-                runs = [pool.submit(train, fold) for fold in folds]
                 try:
+                    runs = [pool.submit(train, fold) for fold in folds]
                     for run in as_completed(runs):
                         if not isinstance(run.exception(), Cancelled):
                             run.result()  # raises what went wrong
