@@ -262,7 +262,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         known = [each.known for each in models]
         ensemble = Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
         estimators, n_steps = [each.model for each in models], best[0].step
-        params = dict(candidates[first.candidate or 0])
+        params = dict(candidates[first.candidate])
         if self._is_frozen():
             estimators, ensemble = estimators[:1], ensemble.single(first.known)
         elif self.refit:
@@ -456,7 +456,7 @@ class _EstimatorFolds(CrossFit):
     candidates: Sequence[Mapping[str, Any]]
     seed: int
 
-    def train(self, parts: Any, candidate: int | None, fold: int) -> FoldModel:
+    def train(self, parts: Any, candidate: int, fold: int) -> FoldModel:
         """Train one candidate on one fold, back to its best step."""
         owner, (rows, val) = self.owner, parts[fold]
         monitor = RefinementMonitor(
@@ -470,7 +470,7 @@ class _EstimatorFolds(CrossFit):
             base.classes_ if is_frozen(base) else np.unique(rows.y)
         )
         run = TrainingRun(rows, val, known, monitor, owner.max_steps)
-        model = train(owner._new(self.candidates[candidate or 0], self.seed, fold), run)
+        model = train(owner._new(self.candidates[candidate], self.seed, fold), run)
         n_steps = run.find_best()
         if is_iterative(model) and n_steps == owner.max_steps:
             message = f"the best step is the last of {owner.max_steps}: raise max_steps"

@@ -179,7 +179,7 @@ def fit_table(console: Console, request: FitRequest) -> Page:
     try:
         with (
             console.show_warnings(),
-            ProgressBars(console, request.options.model) as progress,
+            ProgressBars(console) as progress,
             open_fit(request) as job,
         ):
             show_data(console, request.table, job.data)
@@ -231,10 +231,10 @@ def show_data(console: Console, path: Path, data: Data) -> None:
 class ProgressBars:
     """Progress bars on stderr, one for each training run in progress."""
 
-    def __init__(self, console: Console, model: str) -> None:
+    def __init__(self, console: Console) -> None:
         from rich import progress as bars
 
-        self.model = model
+        self.say = console.say
         self._bar = bars.Progress(
             bars.TextColumn("{task.description}"),
             bars.BarColumn(bar_width=20),
@@ -252,11 +252,10 @@ class ProgressBars:
     def __exit__(self, *about: object) -> None:
         self._bar.stop()
 
-    def start(self, run: int, total: int, max_steps: int) -> None:
+    def start(self, run: int, name: str, max_steps: int) -> None:
         """Add a bar."""
-        which = "" if total == 1 else f" {run} of {total}"
         self._bar.start()
-        self._bars[run] = self._bar.add_task(f"{self.model}{which}", total=max_steps, state="")
+        self._bars[run] = self._bar.add_task(name, total=max_steps, state="")
 
     def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
         """Advance a bar."""

@@ -122,7 +122,7 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
     """Return where the gain comes from."""
     columns: list[str | Column] = [
         f"test log loss ({count(judged.ours.n, 'row')})",
-        fit.model.step_name,
+        fit.step_name,
         Column("log loss", digits=4),
         Column("gain", digits=4, sign=True, help="How much lower than in the row above."),
         Column("± s.e.", digits=4, help="Standard error of the gain over test rows."),
@@ -172,7 +172,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     columns: list[str | Column] = [
         "chosen by",
         "configuration",
-        fit.model.step_name,
+        fit.step_name,
         Column("log loss", digits=4),
         Column("calibrated", digits=4),
         Column("gain", digits=4, sign=True, help=better),
@@ -185,7 +185,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         rows.append([name, way.candidate, _steps(way.steps), way.before, way.after, *gain])
     if len(fit.candidates) == 1:
         columns, rows = [columns[0], *columns[2:]], [[row[0], *row[2:]] for row in rows]
-    folds = f"Range over {len(fit.units)} folds, each with its own {fit.model.step_name}."
+    folds = f"Range over {len(fit.units)} folds, each with its own {fit.step_name}."
     table = Table(
         "Test log loss by stopping metric", columns, rows, folds if len(fit.units) > 1 else ""
     )
@@ -195,13 +195,13 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         [way.before for way in ways],
         [way.after for way in ways],
         errors=[way.difference_after.standard_error for way in ways],
-        step_name=fit.model.step_name,
+        step_name=fit.step_name,
     )
     figure = Figure(
         display,
         "Test log loss at the step chosen by each metric",
         "Hollow: before calibration; filled: after. Bars: standard errors of the difference from refinement."
-        + f" Each {fit.model.step_name} is the median over folds." * (len(fit.units) > 1),
+        + f" Each {fit.step_name} is the median over folds." * (len(fit.units) > 1),
         "; ".join(
             f"{name}: {number(way.before, 4)}, calibrated {number(way.after, 4)}"
             for name, way in zip(names, ways, strict=True)
@@ -211,7 +211,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     )
     text = (
         "All metrics were computed in the same training runs, on the same validation rows. Each chose a "
-        f"{fit.model.step_name}{' and a configuration' * (len(fit.candidates) > 1)}, without using the "
+        f"{fit.step_name}{' and a configuration' * (len(fit.candidates) > 1)}, without using the "
         "labels of the test rows.",
     )
     return Section("What each metric would have chosen", text, (figure, table))
@@ -230,7 +230,7 @@ def training_section(fit: Fit) -> Section:
         [record[name] for record in unit.history]
         for name in ("step", "risk", "calibration", "refinement")
     )
-    name = fit.model.step_name
+    name = fit.step_name
 
     about: dict[str, Any] = {"risk": risk, "refinement": refinement, "step_name": name}
     display: Any
@@ -265,7 +265,9 @@ def candidates_table(fit: Fit) -> Table:
             f"{int(candidate)}{' (chosen)' * (candidate == fit.chosen.candidate)}",
             float(values["refinement"]),
             float(values["risk"]),
-            Written(_parameters(fit.candidates[int(candidate)]) if candidate else "the default"),
+            Written(
+                _parameters(fit.candidates[int(candidate)].params) if candidate else "the default"
+            ),
         ]
         for candidate, values in best.groupby("candidate").mean().iterrows()
     ]
@@ -288,11 +290,12 @@ def _parameters(params: Mapping[str, Any]) -> str:
 
 def configuration(fit: Fit) -> str:
     """Return which parameters were chosen."""
-    params = _parameters(fit.candidates[fit.chosen.candidate])
+    kind, chosen = fit.candidates[fit.chosen.candidate]
+    params = _parameters(chosen)
     if fit.chosen.candidate == 0:
-        return f"{fit.options.model} with its default parameters{f' ({params})' if params else ''}."
+        return f"{kind} with its default parameters{f' ({params})' if params else ''}."
     which = f"configuration {fit.chosen.candidate} of {len(fit.candidates) - 1} random ones"
-    return f"{fit.options.model}, {which}: {params}."
+    return f"{kind}, {which}: {params}."
 
 
 def calibrator_section(fit: Fit, probs: Any) -> Section:

@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,19 @@ from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, paired_difference, row_losses
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
+from refinecal.tabular.clock import Clock
 from refinecal.tabular.data import Data, Options
 from refinecal.tabular.fit_folder import UNDER_WAY, FitFolder
-from refinecal.training.crossfit import BestStep, Cancelled, CrossFit, Ensemble, FoldModel, average
-from refinecal.training.rows import Parts
+from refinecal.training.crossfit import (
+    Best,
+    BestStep,
+    Cancelled,
+    CrossFit,
+    Ensemble,
+    FoldModel,
+    average,
+)
+from refinecal.training.rows import Parts, Rows
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model
 from refinecal.training.trainer import DEFAULTS, TrainingRun
@@ -35,8 +44,12 @@ TRACKED = (USUAL, "brier", "accuracy", "auroc")
 class Progress(Protocol):
     """Follows a fit. Several threads call it if several models train at once."""
 
-    def start(self, run: int, total: int, max_steps: int) -> None:
-        """Start a training run; ``run`` counts from 1."""
+    def say(self, text: str) -> None:
+        """Tell the user what is planned, and how long it takes."""
+        return
+
+    def start(self, run: int, name: str, max_steps: int) -> None:
+        """Start a training run; ``run`` counts from 1, ``name`` is such as "xgboost 3 of 10"."""
         return
 
     def step(self, run: int, number: int, record: Mapping[str, float]) -> None:
@@ -50,6 +63,13 @@ class Progress(Protocol):
 
 class NullProgress(Progress):
     """Shows nothing."""
+
+
+class Candidate(NamedTuple):
+    """A kind of model and its parameters."""
+
+    kind: str
+    params: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +91,9 @@ class Selection:
 class Fit:
     """A finished fit: what each metric chose, test results, and the delivered models."""
 
-    options: Options
     data: Data
-    candidates: list[dict[str, Any]]
+    options: Options
+    candidates: list[Candidate]
     units: list[FoldModel]  # of the chosen candidate
     outcomes: dict[str, Selection]
     history: list[dict[str, float]]
@@ -91,8 +111,13 @@ class Fit:
         return self.outcomes[USUAL]
 
     @property
-    def model(self) -> type[TableModel]:
-        return get_model(self.options.model)
+    def kind(self) -> str:
+        """The kind of model that was chosen."""
+        return self.candidates[self.chosen.candidate].kind
+
+    @property
+    def step_name(self) -> str:
+        return get_model(self.kind).step_name
 
     @property
     def validation_loss(self) -> float:
@@ -147,51 +172,59 @@ def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | No
 
     The folder keeps training runs until all are done; ``progress`` is called at every step.
     """
-    candidates, kind = draw_candidates(options), get_model(options.model)
-    max_steps = kind.default_steps if options.max_steps is None else options.max_steps
-    about = (data, options, kind, max_steps, candidates, folder, progress or NullProgress())
-    folds = _TableFolds(*about)
+    candidates = draw_candidates(options)
+    folds = TableFolds(data, options, candidates, folder, progress or NullProgress(), Clock())
     metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
-    best = folds.search(data.pairs, len(candidates), metrics, len(data.pairs))
-    if data.test is None:  # no rows to compare metrics on
-        best = {CHOSEN_BY: best[CHOSEN_BY]}
-    outcomes = folds.select(best)
-    chosen, units = outcomes[CHOSEN_BY], best[CHOSEN_BY][1]
-    delivered, ensemble = units, chosen.ensemble
-    if data.everything is not None:
-        folds.params = candidates[chosen.candidate]
-        delivered = folds.train_folds(data.everything, None)
-        held_out = [unit.held_out(CHOSEN_BY, data.k) for unit in delivered]
-        known = [unit.known for unit in delivered]
-        how = (options.calibrator, range(data.k), data.everything.n_first)
-        ensemble = Ensemble.fit(held_out, known, *how)
-        if len(units) > 1:  # if the new models do not show how far they disagree
-            ensemble = folds.sharpen(ensemble, chosen.ensemble, units, CHOSEN_BY)
-    found = (units, outcomes, folds.history, max_steps, delivered, ensemble)
-    return Fit(options, data, candidates, *found)
+    return folds.deliver(folds.search(data.pairs, len(candidates), metrics, len(data.pairs)))
 
 
-def draw_candidates(options: Options) -> list[dict[str, Any]]:
-    """Return the parameters to choose from: the default, then as many random ones as asked for."""
-    rng = np.random.default_rng(options.seed)
-    default = dict(DEFAULTS.get(options.model, {}))
-    return [default] + [draw(options.model, rng) for _ in range(options.tune - 1)]
+def draw_candidates(options: Options) -> list[Candidate]:
+    """Return what to choose from: the model's default, then as many random ones as asked for."""
+    rng, kind = np.random.default_rng(options.seed), options.model
+    params = [dict(DEFAULTS.get(kind, {}))]
+    params += [draw(kind, rng) for _ in range(options.tune - 1)]
+    return [Candidate(kind, each) for each in params]
 
 
 @dataclass(slots=True)
-class _TableFolds(CrossFit):
+class TableFolds(CrossFit):
     """Trains the models of a table, several at once, or loads them from an unfinished run."""
 
     data: Data
     options: Options
-    kind: type[TableModel]
-    max_steps: int
-    candidates: list[dict[str, Any]]
+    candidates: list[Candidate]
     folder: FitFolder
     progress: Progress
-    params: dict[str, Any] = field(default_factory=dict)  # of the models that are delivered
+    clock: Clock
+    most_rows: int | None = None  # that a model is trained on
+    n_done: int = field(default=0, init=False)  # training runs of this process
 
     # ---- choosing ------------------------------------------------------------------------------------------
+
+    def deliver(self, best: Best) -> Fit:
+        """Return the fit that the best models by each metric make, trained again on all rows if asked for."""
+        data, options = self.data, self.options
+        if data.test is None:  # no rows to compare metrics on
+            best = {CHOSEN_BY: best[CHOSEN_BY]}
+        outcomes = self.select(best)
+        chosen, units = outcomes[CHOSEN_BY], best[CHOSEN_BY][1]
+        delivered, ensemble = units, chosen.ensemble
+        if data.everything is not None:
+            folds = range(len(data.everything))
+            delivered = self.train_folds(data.everything, chosen.candidate, folds, record=False)
+            ensemble = self.join(delivered, options.calibrator, data.everything.n_first)
+            if len(units) > 1:  # if the new models do not show how far they disagree
+                ensemble = self.sharpen(ensemble, chosen.ensemble, units, CHOSEN_BY)
+        found = (units, outcomes, self.history, self.max_steps(chosen.candidate))
+        return Fit(data, options, self.candidates, *found, delivered, ensemble)
+
+    def join(
+        self, units: list[FoldModel], calibrator: Any, n_first: int, metric: str = CHOSEN_BY
+    ) -> Ensemble:
+        """Calibrate models on the rows held out of each."""
+        k = self.data.k
+        held_out = [unit.held_out(metric, k) for unit in units]
+        return Ensemble.fit(held_out, [unit.known for unit in units], calibrator, range(k), n_first)
 
     def select(self, best: dict[str, tuple[float, list[FoldModel]]]) -> dict[str, Selection]:
         """Return the result of choosing by each metric; metrics with the same choice share it.
@@ -201,35 +234,40 @@ class _TableFolds(CrossFit):
         """
         found: dict[str, Selection] = {}
         seen: dict[tuple[int, ...], Selection] = {}
-        k, test, n_first = self.data.k, self.data.test, self.data.pairs.n_first
         for name, (value, units) in best.items():
-            number, steps = units[0].candidate or 0, [each.choices[name].step for each in units]
-            if (number, *steps) in seen:
-                found[name] = replace(seen[number, *steps], metric=name, value=value)
+            which = units[0].candidate, *(each.choices[name].step for each in units)
+            if which in seen:
+                found[name] = replace(seen[which], metric=name, value=value)
                 continue
             calibrator: Any = self.options.calibrator
             if name not in (CHOSEN_BY, USUAL):
                 ours = found[CHOSEN_BY].ensemble.calibrator
                 if isinstance(ours, AutoCalibrator):
                     calibrator = AutoCalibrator(weights=ours.weights_.tolist())
-            held_out = [unit.held_out(name, k) for unit in units]
-            known = [unit.known for unit in units]
-            ensemble = Ensemble.fit(held_out, known, calibrator, range(k), n_first)
-            ensemble = self.sharpen(ensemble, ensemble, units, name)
-            choice = Selection(name, number, steps, value, ensemble)
-            if test is not None:
-                logits = [unit.test_logits(name, k) for unit in units]
-                probs = [np.exp(log_softmax(each)) for each in logits]
-                single = {
-                    loss: np.mean(
-                        [row_losses(test.y, p, loss=loss, classes=range(k)) for p in probs], axis=0
-                    )
-                    for loss in ("log", "brier")
-                }
-                before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
-                choice = replace(choice, single=single, before=before, after=after)
-            found[name] = seen[number, *steps] = choice
+            found[name] = seen[which] = self.select_one(name, value, units, calibrator)
         return found
+
+    def select_one(
+        self, metric: str, value: float, units: list[FoldModel], calibrator: Any
+    ) -> Selection:
+        """Return what the models of a candidate say of the test rows, at the steps that a metric chose."""
+        test, columns = self.data.test, range(self.data.k)
+        ensemble = self.join(units, calibrator, self.data.pairs.n_first, metric)
+        ensemble = self.sharpen(ensemble, ensemble, units, metric)
+        steps = [each.choices[metric].step for each in units]
+        choice = Selection(metric, units[0].candidate, steps, value, ensemble)
+        if test is None:
+            return choice
+        logits = [unit.test_logits(metric, self.data.k) for unit in units]
+        probs = [np.exp(log_softmax(each)) for each in logits]
+        single = {
+            loss: np.mean(
+                [row_losses(test.y, p, loss=loss, classes=columns) for p in probs], axis=0
+            )
+            for loss in ("log", "brier")
+        }
+        before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
+        return replace(choice, single=single, before=before, after=after)
 
     def sharpen(
         self, ensemble: Ensemble, judged: Ensemble, units: list[FoldModel], metric: str
@@ -253,45 +291,62 @@ class _TableFolds(CrossFit):
 
     # ---- training ------------------------------------------------------------------------------------------
 
-    def count_workers(self, parts: Any) -> int:
-        """Return how many models to train at once."""
-        return self._share_cores(parts)[0]
+    def max_steps(self, candidate: int) -> int:
+        """Return how many steps a candidate is trained for at most."""
+        most = self.options.max_steps
+        return get_model(self.candidates[candidate].kind).default_steps if most is None else most
 
-    def _share_cores(self, parts: Any) -> tuple[int, int | None]:
+    def share_cores(self, parts: Any, candidate: int) -> tuple[int, int | None]:
         """Return how many models to train at once, and how many threads each gets (None: the default)."""
         numbers, n_threads = parts.rows.X.size, self.options.n_threads
         cores, is_small = check_threads(n_threads), numbers < FEW_NUMBERS
         n_workers = min(cores, len(parts), max(1, MOST_NUMBERS // max(1, numbers)))
-        if not self.kind.frees_the_interpreter or n_workers == 1:
+        kind = get_model(self.candidates[candidate].kind)
+        if not kind.frees_the_interpreter or n_workers == 1:
             return 1, 1 if is_small and n_threads is None else n_threads
         return n_workers, 1 if is_small else cores // n_workers
 
-    def train(self, parts: Any, candidate: int | None, fold: int) -> FoldModel:
+    def train(self, parts: Any, candidate: int, fold: int) -> FoldModel:
         """Return a training run, loaded if it was finished before."""
         if self.cancel.is_set():
             raise Cancelled
-        n_candidates, n_folds = len(self.candidates), len(self.data.pairs)
-        everything = self.data.everything
-        number = (n_candidates if candidate is None else candidate) * n_folds + fold + 1
-        total = n_candidates * n_folds + (0 if everything is None else len(everything))
-        self.progress.start(number, total, self.max_steps)
+        is_judged = parts is self.data.pairs
+        number, label = self._label(candidate, fold, is_judged)
+        self.progress.start(number, label, self.max_steps(candidate))
+        name = f"{'candidate' if is_judged else 'delivered'}-{candidate}-fold-{fold}"
         try:
-            found = self.folder.load(candidate, fold)
+            found = self.folder.load(name)
             if found is None:
-                run = self._new_run(parts, candidate, fold, number)
-                found = self._keep(self.kind.train(run), run, candidate, fold)
+                start, run = self.clock.now(), self._new_run(parts, candidate, fold, number)
+                model = get_model(self.candidates[candidate].kind).train(run)
+                unit = self._keep(model, run, candidate, fold, is_judged)
+                unit = replace(unit, seconds=self.clock.now() - start)
+                found = self.folder.keep(unit, name, self.clock.elapsed)
+                self.n_done += 1
             return found
         finally:
             self.progress.finish(number)
 
-    def _new_run(self, parts: Any, candidate: int | None, fold: int, number: int) -> TrainingRun:
+    def _label(self, candidate: int, fold: int, is_judged: bool) -> tuple[int, str]:
+        """Return the number of a training run, and what to call it."""
+        n_folds, everything = len(self.data.pairs), self.data.everything
+        n_judged = len(self.candidates) * n_folds
+        number = (candidate * n_folds if is_judged else n_judged) + fold + 1
+        total = n_judged + (0 if everything is None else len(everything))
+        label = self.candidates[candidate].kind + f" {number} of {total}" * (total > 1)
+        if self.n_done and total - number > 0:
+            label += self.clock.left_after(self.n_done, total - number + 1)
+        return number, label
+
+    def _new_run(self, parts: Any, candidate: int, fold: int, number: int) -> TrainingRun:
         """Return what one model is trained on, with a monitor."""
         options, (rows, val) = self.options, parts[fold]
+        kind, params = self.candidates[candidate]
         known, patience = np.unique(rows.y), options.patience
         monitor = RefinementMonitor(
             CHOSEN_BY,
-            also=(USUAL,) if candidate is None else TRACKED,
-            patience=self.kind.default_patience if patience is None else patience,
+            also=TRACKED if parts is self.data.pairs else (USUAL,),
+            patience=get_model(kind).default_patience if patience is None else patience,
             stop_on=(CHOSEN_BY, USUAL),
         )
 
@@ -299,38 +354,50 @@ class _TableFolds(CrossFit):
             if self.cancel.is_set():
                 raise Cancelled
             self.progress.step(number, step, monitor.history[-1])
+            if self.clock.is_late:
+                run.max_steps = step  # and the best step until now is taken
 
-        return TrainingRun(
+        rows = take_some(rows, self.most_rows, options.seed)
+        run = TrainingRun(
             replace(rows, y=np.searchsorted(known, rows.y)),
             replace(val, y=np.searchsorted(known, val.y)),
             known,
             monitor,
-            self.max_steps,
-            self.params if candidate is None else self.candidates[candidate],
+            self.max_steps(candidate),
+            params,
             options.seed + fold,
-            self._share_cores(parts)[1],
+            self.share_cores(parts, candidate)[1],
             report,
         )
+        return run
 
     def _keep(
-        self, model: TableModel, run: TrainingRun, candidate: int | None, fold: int
+        self, model: TableModel, run: TrainingRun, candidate: int, fold: int, is_judged: bool
     ) -> FoldModel:
-        """Store a model at its step of smallest refinement error, with its predictions."""
+        """Save a model at its step of smallest refinement error; return it with its predictions."""
         bests, val, test = run.monitor.bests, run.val, self.data.test
         assert val.places is not None, "keyed"
         if CHOSEN_BY not in bests:
             raise ValueError(
-                f"{self.options.model} predicted no finite numbers: lower its learning rate, or try "
-                "another --model"
+                f"{model.name} predicted no finite numbers: lower its learning rate, or try another --model"
             )
         folder = self.folder.new(f"{UNDER_WAY}-{fold}")
         model.save(folder, bests[CHOSEN_BY].step)
         steps = {best.step for best in bests.values()}
         logits = model.logits_at(val.X, steps)
-        on_test = {} if test is None or candidate is None else model.logits_at(test.X, steps)
+        on_test = {} if test is None or not is_judged else model.logits_at(test.X, steps)
         choices = {
             name: BestStep(best.step, best.value, logits[best.step], on_test.get(best.step))
             for name, best in bests.items()
         }
         about = (candidate, fold, run.classes, run.monitor.history, choices, folder)
-        return self.folder.keep(FoldModel(*about, run.classes[val.y], val.weights, val.places))
+        return FoldModel(*about, run.classes[val.y], val.weights, val.places)
+
+
+def take_some(rows: Rows, most: int | None, seed: int) -> Rows:
+    """Return at most so many rows, drawn at random, and one of each class."""
+    if most is None or rows.n <= most:
+        return rows
+    order = np.random.default_rng(seed).permutation(rows.n)
+    firsts = np.unique(rows.y[order], return_index=True)[1]
+    return rows.take(np.union1d(order[:most], order[firsts]))

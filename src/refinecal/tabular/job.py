@@ -177,7 +177,8 @@ def metrics(request: FitRequest, finished: FinishedRun) -> dict[str, Any]:
         "classes": found.data.schema.classes,
         "chosen": {
             "candidate": chosen.candidate,
-            "params": found.candidates[chosen.candidate],
+            "model": found.kind,
+            "params": found.candidates[chosen.candidate].params,
             "steps": chosen.steps,
             "validation_refinement": chosen.value,
         },

@@ -364,7 +364,7 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
         "share": percent(before.calibration / before.risk if before.risk else 0.0, 0),
         "refinement": ours.refinement,
         "uncertainty": ours.uncertainty,
-        "step": fit.model.step_name,
+        "step": fit.step_name,
         "most": fit.max_steps,
     }
     advice = {case: ADVICE[case].format(**about) for case in cases}

@@ -24,7 +24,7 @@ from refinecal.tabular.fit_folder import CALIBRATOR, SCHEMA
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.schema import Schema, shorten
 from refinecal.training.crossfit import Ensemble, all_classes
-from refinecal.training.table_model import TableModel, get_model
+from refinecal.training.table_model import FILES, TableModel, get_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,11 +142,12 @@ def write_model(fit: Fit, folder: Path) -> None:
         name = "." if len(fit.delivered) == 1 else f"fold-{number}"
         place = folder / name
         place.mkdir(exist_ok=True)
-        shutil.copy2(unit.model / fit.model.file_name, place / fit.model.file_name)
+        file = FILES[fit.kind]
+        shutil.copy2(unit.model / file, place / file)
         step = unit.choices["refinement"].step
         members.append({"folder": name, "known": unit.known.tolist(), "step": step})
     found = {
-        "model": fit.options.model,
+        "model": fit.kind,
         "calibrator": fit.ensemble.calibrator.to_dict(),
         "frequencies": fit.ensemble.frequencies.tolist(),
         "beta": fit.ensemble.beta,

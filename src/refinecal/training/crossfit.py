@@ -60,7 +60,7 @@ class BestStep:
 class FoldModel:
     """A model trained on one fold, and its predictions for the rows held out."""
 
-    candidate: int | None  # None for a model that is delivered, trained on all rows
+    candidate: int
     fold: int
     known: NDArray[np.int64]  # columns of the classes of its training rows
     history: list[dict[str, float]]
@@ -70,6 +70,7 @@ class FoldModel:
     weights: NDArray[np.float64] | None
     places: NDArray[np.int64]
     monitor: RefinementMonitor | None = None
+    seconds: float = 0.0  # of training
 
     def held_out(self, metric: str, k: int, smoothing: int = 0) -> HeldOut:
         """Return the validation rows, with the predictions at the step that a metric chose."""
@@ -83,6 +84,9 @@ class FoldModel:
         return all_classes(logits, self.known, k)
 
 
+Best = dict[str, tuple[float, list[FoldModel]]]  # by metric: its mean over folds, and the models
+
+
 class Cancelled(Exception):
     """Another training run has failed, or the user has interrupted the fit."""
 
@@ -91,31 +95,30 @@ class Cancelled(Exception):
 class CrossFit(ABC):
     """Trains candidates on folds, and finds the best by each metric; an :class:`Ensemble` joins its models.
 
-    A subclass trains one model; candidates are known by their number, ``None`` stands for models to deliver.
+    A subclass trains one model; candidates are known by their number.
     """
 
     history: list[dict[str, float]] = field(default_factory=list, init=False)
     cancel: threading.Event = field(default_factory=threading.Event, init=False)
 
     @abstractmethod
-    def train(self, parts: Pairs, candidate: int | None, fold: int) -> FoldModel:
+    def train(self, parts: Pairs, candidate: int, fold: int) -> FoldModel:
         """Train a candidate on one fold; raise :class:`Cancelled` soon after ``cancel`` is set."""
 
-    def count_workers(self, parts: Pairs) -> int:
-        """Return how many models to train at once."""
-        return 1
+    def share_cores(self, parts: Pairs, candidate: int) -> tuple[int, int | None]:
+        """Return how many models to train at once, and how many threads each gets (None: the default)."""
+        return 1, None
 
     def skip(self, candidate: int, error: ValueError) -> None:
         """Decide about a candidate that cannot be trained: by default the error is raised."""
         raise error
 
     def train_folds(
-        self, parts: Pairs, candidate: int | None, folds: Sequence[int] | None = None
+        self, parts: Pairs, candidate: int, folds: Sequence[int], record: bool = True
     ) -> list[FoldModel]:
-        """Train a candidate on all folds, or on some of them; record its steps if it is one to choose."""
-        folds = range(len(parts)) if folds is None else folds
+        """Train a candidate on some folds; record its steps if it is one to choose."""
         self.cancel.clear()  # an earlier candidate may have failed
-        n_workers = self.count_workers(parts)
+        n_workers, _ = self.share_cores(parts, candidate)
 
         def train(fold: int) -> FoldModel:
             try:
@@ -137,39 +140,45 @@ class CrossFit(ABC):
                     self.cancel.set()
                     raise
             models = [run.result() for run in runs]
-        if candidate is not None:
-            for each in models:
-                where = {"candidate": candidate, "fold": each.fold}
-                self.history.extend(where | record for record in each.history)
+        for each in models if record else ():
+            where = {"candidate": candidate, "fold": each.fold}
+            self.history.extend(where | step for step in each.history)
         return models
 
     def search(
         self, parts: Pairs, n_candidates: int, metrics: Sequence[Metric], n_compared: int
-    ) -> dict[str, tuple[float, list[FoldModel]]]:
+    ) -> Best:
         """Return, for each metric, the best mean over folds, and the models of the candidate that has it.
 
         Candidates are compared on the first ``n_compared`` folds; those chosen are trained on all.
         """
-        best: dict[str, tuple[float, list[FoldModel]]] = {}
+        best: Best = {}
         for number in range(n_candidates):
             try:
                 models = self.train_folds(parts, number, range(n_compared))
             except ValueError as error:
                 self.skip(number, error)
                 continue
-            weights = [len(m.y) if m.weights is None else m.weights.sum() for m in models]
-            for metric in metrics:
-                # One that was never a number on some fold, such as AUROC with one class, chooses nothing.
-                name = metric.name
-                if all(name in each.choices for each in models):
-                    values = [each.choices[name].value for each in models]
-                    value = float(np.average(values, weights=weights))
-                    if name not in best or metric.better(value, best[name][0]):
-                        best[name] = value, models
+            keep_best(best, models, metrics)
         for _, models in best.values():
             others = range(len(models), len(parts))
             models.extend(self.train_folds(parts, models[0].candidate, others))
         return best
+
+
+def keep_best(best: Best, models: list[FoldModel], metrics: Sequence[Metric]) -> None:
+    """Put the models of a candidate in the place of those that were the best by a metric, if they are better.
+
+    A metric that was never a number on some fold, such as AUROC with one class, chooses nothing.
+    """
+    weights = [len(m.y) if m.weights is None else m.weights.sum() for m in models]
+    for metric in metrics:
+        name = metric.name
+        if all(name in each.choices for each in models):
+            values = [each.choices[name].value for each in models]
+            value = float(np.average(values, weights=weights))
+            if name not in best or metric.better(value, best[name][0]):
+                best[name] = value, models
 
 
 # ---- how far models disagree -------------------------------------------------------------------------------

@@ -1,0 +1,58 @@
+"""How long a fit has taken, how long it may take, and how long the rest will."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LONG = 30.0  # seconds: a shorter rest is not worth announcing
+
+
+@dataclass(slots=True)
+class Clock:
+    """Counts the seconds since the start of the command, and those before a ``--resume``."""
+
+    limit: float = math.inf
+    now: Callable[[], float] = time.monotonic
+    start: float | None = None  # by default now
+    before: float = 0.0  # that a run took until it was interrupted
+    reserve: float = 0.0  # for what comes after training
+    deadline: float = math.inf  # of the training runs in progress, as ``now`` counts
+
+    def __post_init__(self) -> None:
+        self.start = self.now() if self.start is None else self.start
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds that count towards the limit."""
+        assert self.start is not None, "it is now by default"
+        return self.before + self.now() - self.start
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left for training."""
+        return self.limit - self.elapsed - self.reserve
+
+    @property
+    def is_late(self) -> bool:
+        """Whether training runs should stop at their current step."""
+        return self.deadline < math.inf and self.now() >= self.deadline
+
+    def left_after(self, n_done: int, n_left: int) -> str:
+        """Return ", about 12 min left" if it takes long to do the rest at the same rate."""
+        assert self.start is not None, "it is now by default"
+        seconds = (self.now() - self.start) / n_done * n_left
+        return f", about {duration(seconds)} left" if seconds >= LONG else ""
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it.
+
+    >>> duration(0.4), duration(42), duration(750), duration(9000)
+    ('1 s', '42 s', '12 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
