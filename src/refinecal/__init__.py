@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from refinecal.decomposition import calibration_error as calibration_error
     from refinecal.decomposition import decompose as decompose
     from refinecal.decomposition import refinement_error as refinement_error
+    from refinecal.ensembles import SelectedEnsemble as SelectedEnsemble
+    from refinecal.ensembles import select_ensemble as select_ensemble
     from refinecal.estimator import (
         RefineThenCalibrateClassifier as RefineThenCalibrateClassifier,
     )
@@ -41,6 +43,7 @@ _HOME = {
     "PostMortem": "postmortem",
     "RefineThenCalibrateClassifier": "estimator",
     "RefinementMonitor": "stopping",
+    "SelectedEnsemble": "ensembles",
     "TemperatureFit": "temperature",
     "TemperatureScaling": "temperature",
     "calibration_error": "decomposition",
@@ -51,6 +54,7 @@ _HOME = {
     "refinement_error": "decomposition",
     "refinement_scorer": "scoring",
     "select": "selection",
+    "select_ensemble": "ensembles",
 }
 _MODULES = ("calibrators", "evaluation", "losses", "metrics", "plots", "theory")
 __all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604

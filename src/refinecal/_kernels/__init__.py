@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import Any
 
 LAZY = (
-    *("bins", "cholesky", "coupling", "curves", "logistic", "pav", "probs", "ranking", "rows"),
-    *("smoothing", "softmax_linear", "splines", "temperature", "tracking", "trees"),
+    *("bins", "cholesky", "coupling", "curves", "logistic", "pav", "pooling", "probs", "ranking"),
+    *("rows", "smoothing", "softmax_linear", "splines", "temperature", "tracking", "trees"),
 )
 BORDER = 2.0**-20  # 8 epsilons of float32: sums of 60 equal parts in single precision err by less
 

@@ -69,11 +69,8 @@ def _block_two(z, labels, scale, floor, block):  # type: ignore[no-untyped-def]
 
 
 @inline(fastmath=FAST)
-def _block_tile(z, labels, target, scale, floor, tile, block):  # type: ignore[no-untyped-def]
-    """A few classes: transpose the rows into ``tile``, then let vector lanes run over rows."""
-    rows, k = z.shape
-    transpose(z, tile)
-    column_maxima(tile, block[TOP:])
+def sum_tile(tile, scale, floor, block):  # type: ignore[no-untyped-def]
+    """Fill in the moments of each column of a tile, whose largest numbers are known."""
     block[:XY] = 0
     block[A:TOP] = 0
     for j in range(0, len(tile), 2):  # two classes at a time: half the traffic of the five sums
@@ -94,6 +91,15 @@ def _block_tile(z, labels, target, scale, floor, tile, block):  # type: ignore[n
             f *= y
             block[C + r] += e + f
             block[D + r] += e * x + f * y
+
+
+@inline(fastmath=FAST)
+def _block_tile(z, labels, target, scale, floor, tile, block):  # type: ignore[no-untyped-def]
+    """A few classes: transpose the rows into ``tile``, then let vector lanes run over rows."""
+    rows, k = z.shape
+    transpose(z, tile)
+    column_maxima(tile, block[TOP:])
+    sum_tile(tile, scale, floor, block)
     for r in range(rows):
         if len(target):
             block[XY + r] = target[r] * scale
@@ -101,7 +107,7 @@ def _block_tile(z, labels, target, scale, floor, tile, block):  # type: ignore[n
             block[XY + r] = (tile[labels[r], r] - block[TOP + r]) * scale
         else:
             return False
-    _centre(rows, block)
+    centre(rows, block)
     return True
 
 
@@ -141,12 +147,12 @@ def _block_wide(z, labels, target, scale, floor, block):  # type: ignore[no-unty
         block[M0 + r], block[A + r], block[B + r] = s0, s1, s2
         block[C + r], block[D + r] = s3, s4
         block[XY + r] = (target[r] if len(target) else row[labels[r]] - top) * scale
-    _centre(rows, block)
+    centre(rows, block)
     return True
 
 
 @inline(fastmath=FAST)
-def _centre(rows, block):  # type: ignore[no-untyped-def]
+def centre(rows, block):  # type: ignore[no-untyped-def]
     """Turn the moments M_1 ... M_4 of each row into the cumulants a, b, c, d in place."""
     one, three = block.dtype.type(1), block.dtype.type(3)
     for r in range(rows):

@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from refinecal._kernels.jit import FAST, inline, jit
+from refinecal._kernels.jit import FAST, LOG2_E, inline, jit
 
 TILE = 128  # rows per tile: enough independent vectors to hide the latency of the sums
 PAD = 16  # unused columns of a tile, so that its rows do not share the same lines of the cache
@@ -60,6 +60,8 @@ B4, B5, B6 = 9.618129107594119465e-3, 1.3333558146774633096e-3, 1.54035304571127
 B7, B8 = 1.5252733493116755388e-5, 1.3215435282015968044e-6
 B9, B10, B11 = 1.017819957592705362e-7, 7.0737832934605141054e-9, 4.4347707260109679786e-10
 ONE_32, HALF_32 = np.float32(1), np.float32(0.5)
+C1, C3, C5, C7, C9 = (np.float32(2 * LOG2_E / j) for j in (1, 3, 5, 7, 9))
+SQRT_HALF = 0x3F3504F3  # the bits of sqrt(1/2) in float32
 
 
 @overload(exp2)
@@ -78,6 +80,42 @@ def _overload_exp2(t: Any) -> Any:
         return _scale_by_power(p, i)  # type: ignore[call-arg]
 
     return exp2_32 if t == types.float32 else exp2_64
+
+
+@intrinsic
+def _exponent(context: Any, p: Any) -> Any:
+    """Return the exponent e of a positive p = m * 2**e with sqrt(1/2) <= m < sqrt(2), as a float."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        integer = ir.IntType(32)
+        bits = builder.sub(builder.bitcast(args[0], integer), ir.Constant(integer, SQRT_HALF))
+        return builder.sitofp(builder.ashr(bits, ir.Constant(integer, 23)), ir.FloatType())
+
+    return types.float32(types.float32), build
+
+
+@intrinsic
+def _mantissa(context: Any, p: Any) -> Any:
+    """Return the m of ``_exponent``."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        integer = ir.IntType(32)
+        bits = builder.bitcast(args[0], integer)
+        power = builder.sub(bits, ir.Constant(integer, SQRT_HALF))
+        power = builder.and_(power, ir.Constant(integer, -(2**23)))
+        return builder.bitcast(builder.sub(bits, power), ir.FloatType())
+
+    return types.float32(types.float32), build
+
+
+@inline(fastmath=FAST)
+def log2(p):  # type: ignore[no-untyped-def]
+    """Return the logarithm of a normal positive float32, within about two rounding errors."""
+    m = _mantissa(p)  # type: ignore[call-arg]
+    s = (m - ONE_32) / (m + ONE_32)  # log m = 2 atanh s
+    v = s * s
+    odd = (((C9 * v + C7) * v + C5) * v + C3) * v + C1
+    return _exponent(p) + s * odd  # type: ignore[call-arg]
 
 
 @intrinsic
