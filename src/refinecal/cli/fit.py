@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,8 @@ REFIT = (
     "the tested models."
 )
 TUNE = "Number of configurations to try: the default, then random ones. Refinement chooses."
+TIME_LIMIT = "Seconds for the whole command, about; auto has 300 unless told otherwise."
+ENSEMBLE = "With --model auto: pool the models of several kinds, or take the best kind."
 CALIBRATOR = (
     "auto (a cross-validated blend), temperature, structured-matrix, …; for two classes also affine, beta, "
     "isotonic, venn-abers, spline, … (for more classes add -ovr: one-vs-rest)."
@@ -42,7 +45,7 @@ def list_models() -> Sequence[str]:
     """Return the names of the models, once a command needs them."""
     from refinecal.training.table_model import MODELS
 
-    return MODELS
+    return ["auto", *MODELS]
 
 
 def list_calibrators() -> list[str]:
@@ -84,10 +87,13 @@ def fit(
             "--model",
             "-m",
             names=list_models,
-            help="xgboost, lightgbm, catboost, hist-gb, logistic (a regularization path) or mlp.",
+            help="auto (several kinds), xgboost, lightgbm, catboost, hist-gb, extra-trees, "
+            "random-forest, logistic (a regularization path) or mlp.",
         ),
     ] = "xgboost",
+    time_limit: Annotated[float | None, option.number("--time-limit", TIME_LIMIT, min=1)] = None,
     tune: Annotated[int, option.number("--tune", TUNE, min=1)] = 1,
+    ensemble: Annotated[bool, typer.Option("--ensemble/--no-ensemble", help=ENSEMBLE)] = True,
     calibrator: Annotated[
         str,
         option.choice("--calibrator", names=list_calibrators, more=list_variants, help=CALIBRATOR),
@@ -126,6 +132,9 @@ def fit(
     verbose: option.Verbose = False,
 ) -> None:
     """Train a model of a table, stop on refinement, calibrate, and write a run folder with a report."""
+    from refinecal.tabular.clock import Clock
+
+    clock = Clock()  # before the imports that take long
     from refinecal.tabular.data import Options
     from refinecal.tabular.fit_folder import FitFolder
     from refinecal.tabular.job import FitRequest
@@ -136,6 +145,7 @@ def fit(
     limits = (max_steps, patience, _folds(folds))
     fractions = (validation_fraction, test_fraction)
     options = Options(model, calibrator, tune, *limits, *fractions, refit, seed, threads)
+    options = replace(options, time_limit=time_limit, ensemble=ensemble)
     request = FitRequest(
         table,
         target,
@@ -152,6 +162,7 @@ def fit(
         resume=resume,
         overwrite=overwrite,
         restart=restart,
+        clock=clock,
     )
     check_folder(request.out, [table, *([] if test is None else [test])])
     check_renderer()
@@ -172,8 +183,8 @@ def fit_table(console: Console, request: FitRequest) -> Page:
     """Fit a model, with progress bars, and write its run folder; return the page of the report."""
     from refinecal.report import write
     from refinecal.report.of_fit import page
+    from refinecal.tabular.clock import duration
     from refinecal.tabular.fit_folder import REPORT, FitFolder, Interrupted
-    from refinecal.tabular.fitting import fit as fit_model
     from refinecal.tabular.job import open_fit
 
     try:
@@ -184,11 +195,9 @@ def fit_table(console: Console, request: FitRequest) -> Page:
         ):
             show_data(console, request.table, job.data)
             if job.n_done:
-                final = 0 if job.data.everything is None else len(job.data.everything)
-                total = request.options.tune * len(job.data.pairs) + final
-                console.say(f"resuming: {job.n_done} of {count(total, 'training run')} are done")
-            found = fit_model(job.data, request.options, job.folder, progress)
-            report = page(job.write(found), request)
+                done = count(job.n_done, "training run")
+                console.say(f"resuming: {done}, {duration(job.clock.before)} of work, are kept")
+            report = page(job.write(job.fit(progress)), request)
             write(report, job.draft / REPORT)
             job.publish()
     except Interrupted as error:

@@ -18,13 +18,14 @@ from refinecal.report.of_evaluation import (
 )
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table, Written
 from refinecal.tabular.fit_folder import REPORT
-from refinecal.tabular.job import metrics
+from refinecal.tabular.job import leaderboard, metrics
 from refinecal.tabular.judgement import (
     FEW_ROWS,
     UNCERTAIN,
     describe_calibration,
     describe_certainty,
     describe_delivered,
+    describe_pool,
     lead,
     name_of,
     recommend,
@@ -47,6 +48,8 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
     fit, judged = finished.fit, finished.judged
     points = [f"Warning: {leak.message(request.target)}." for leak in fit.data.leaks[:MOST_LEAKS]]
     sections = [training_section(fit)]
+    if fit.pooled is not None:
+        sections.insert(0, leaderboard_section(fit))
     if judged is None:
         points.append("What to do: pass --test or a --test-fraction to measure the gain.")
     else:
@@ -57,7 +60,9 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
             points.append(f"What to do: {advice[0].lower()}{advice[1:]}")
         sections = judged_sections(fit, judged, sections)
     points += [describe_delivered(fit, judged), describe_calibration(fit)]
-    if len(fit.candidates) > 1:
+    if fit.pooled is not None:
+        points.append(describe_pool(fit, judged))
+    elif len(fit.candidates) > 1:
         points.append(f"Chosen: {configuration(fit)}")
     return Page(
         f"Predicting {request.target!r} from {request.table.name}",
@@ -70,7 +75,7 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
             model=fit.options.model,
             calibrator=fit.options.calibrator,
             configurations=len(fit.candidates),
-            judged_models=len(fit.units),
+            judged_models=len(fit.tested),
             delivered_models=len(fit.delivered),
             seed=fit.options.seed,
             seconds=number(finished.seconds, 0),
@@ -102,7 +107,7 @@ def cards(judged: Judgement) -> list[Card]:
 
 def judged_sections(fit: Fit, judged: Judgement, training: list[Section]) -> list[Section]:
     """Return the sections on test rows, around those on training."""
-    test, before = fit.data.test, fit.chosen.before
+    test, before = fit.data.test, fit.final.before
     assert test is not None, "it was judged by them"
     after = "On test rows, after calibration."
     terms = {"before calibration": judged.uncalibrated, "after": judged.ours}
@@ -112,7 +117,7 @@ def judged_sections(fit: Fit, judged: Judgement, training: list[Section]) -> lis
         stopping_section(fit, judged),
         *training,
         terms_section(terms, one=True),
-        reliability_section(test.y, before, fit.chosen.after, classes, test.weights),
+        reliability_section(test.y, before, fit.final.after, classes, test.weights),
         calibrator_section(fit, before),
         Section("Classes", (after,), (classes_table(judged.ours),)),
     ]
@@ -245,14 +250,46 @@ def training_section(fit: Fit) -> Section:
         "calibration lowers the loss at each chosen step.",
         f"The loss is lowest at {name} {usual}, refinement at {name} {chosen}.",
     )
-    text = [configuration(fit)]
+    text = [*fit.plan, configuration(fit)]
     if len(fit.units) > 1:
         text.append(
             f"The figure shows fold {unit.fold + 1} of {len(fit.units)}, in which loss and refinement "
             "disagree most; history.parquet has all folds."
         )
-    tables = [candidates_table(fit)] if len(fit.candidates) > 1 else []
+    several = len(fit.candidates) > 1 and fit.pooled is None
+    tables = [candidates_table(fit)] if several else []
     return Section("Training", text, (figure, *tables))
+
+
+def leaderboard_section(fit: Fit) -> Section:
+    """Return every candidate of the ensemble, with its weight."""
+    columns: list[str | Column] = [
+        "member",
+        Column("weight", digits=2),
+        Column("refinement", digits=4, help="On validation rows, each predicted by one model."),
+        Column("log loss", digits=4, help="On validation rows, before calibration."),
+        Column("test loss", digits=4, help="On test rows: calibrated and averaged."),
+        Column("seconds", digits=1, help="Of training."),
+    ]
+    rows: list[list[Any]] = [
+        [
+            row["member"],
+            row["weight"],
+            row["validation_refinement"],
+            row["validation_log_loss"],
+            row.get("test_log_loss"),
+            row["seconds"],
+        ]
+        for row in leaderboard(fit)
+    ]
+    if fit.data.test is None:
+        columns, rows = [*columns[:4], columns[5]], [[*row[:4], row[5]] for row in rows]
+    text = (
+        "Members were picked one after the other, with replacement, each time the one that gives the pool "
+        "the smallest refinement error on validation rows; cross-validation chose how many.",
+    )
+    table = Table("Leaderboard", columns, rows, terminal=len(rows))
+    return Section("The members of the ensemble", text, (table,))
 
 
 def candidates_table(fit: Fit) -> Table:
@@ -290,11 +327,12 @@ def _parameters(params: Mapping[str, Any]) -> str:
 
 def configuration(fit: Fit) -> str:
     """Return which parameters were chosen."""
-    kind, chosen = fit.candidates[fit.chosen.candidate]
+    kind, chosen, is_random = fit.candidates[fit.chosen.candidate]
     params = _parameters(chosen)
-    if fit.chosen.candidate == 0:
+    if not is_random:
         return f"{kind} with its default parameters{f' ({params})' if params else ''}."
-    which = f"configuration {fit.chosen.candidate} of {len(fit.candidates) - 1} random ones"
+    n_random = sum(each.is_random for each in fit.candidates)
+    which = f"configuration {fit.chosen.candidate} of {n_random} random ones"
     return f"{kind}, {which}: {params}."
 
 

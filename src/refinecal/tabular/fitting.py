@@ -29,6 +29,7 @@ from refinecal.training.crossfit import (
     FoldModel,
     average,
 )
+from refinecal.training.pool import Pool
 from refinecal.training.rows import Parts, Rows
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model
@@ -70,21 +71,42 @@ class Candidate(NamedTuple):
 
     kind: str
     params: dict[str, Any]
+    is_random: bool = False  # instead of the defaults
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The result of choosing by one metric: the candidate, the step of each fold, test probabilities."""
+    """The result of choosing by one metric: the candidate, the step of each fold, test probabilities.
+
+    A pool of several candidates is one too; then the candidate and the steps are those of the best.
+    """
 
     metric: str
     candidate: int
     steps: list[int]
     value: float
-    ensemble: Ensemble
+    ensemble: Ensemble | Pool
     # By loss, for each test row: the mean of the single models' losses.
     single: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     before: NDArray[np.float64] | None = None  # mean test probabilities before calibration
     after: NDArray[np.float64] | None = None  # and after
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A candidate next to the others."""
+
+    name: str
+    weight: float  # in the pool
+    refinement: float  # on validation rows, as is the log loss, before calibration
+    log_loss: float
+    units: list[FoldModel]
+    tested: Selection
+
+    @property
+    def seconds(self) -> float:
+        """How long its training runs took."""
+        return sum(unit.seconds for unit in self.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +121,38 @@ class Fit:
     history: list[dict[str, float]]
     max_steps: int
     delivered: list[FoldModel]  # the same, or models of all rows
-    ensemble: Ensemble  # of those
+    ensemble: Ensemble | Pool  # of those
+    pooled: Selection | None = None  # of several candidates, if they are pooled
+    members: tuple[Member, ...] = ()  # of the leaderboard, the best first
+    n_retrained: int = 1  # members of the pool that were trained again on all rows
+    plan: tuple[str, ...] = ()  # what was said of the time
 
     @property
     def chosen(self) -> Selection:
+        """The best candidate by refinement."""
         return self.outcomes[CHOSEN_BY]
+
+    @property
+    def final(self) -> Selection:
+        """What is delivered, as it was judged: the pool, or else the best candidate."""
+        return self.chosen if self.pooled is None else self.pooled
+
+    @property
+    def used(self) -> list[Member]:
+        """The members of the pool."""
+        return [member for member in self.members if member.weight > 0]
+
+    @property
+    def groups(self) -> Mapping[str, Ensemble]:
+        """The delivered models of each member, by name: of one candidate, all of them."""
+        return self.ensemble.groups if isinstance(self.ensemble, Pool) else {"": self.ensemble}
+
+    @property
+    def tested(self) -> list[FoldModel]:
+        """The models that were judged, member by member."""
+        if self.pooled is None:
+            return self.units
+        return [unit for member in self.used for unit in member.units]
 
     @property
     def usual(self) -> Selection:
@@ -122,7 +171,7 @@ class Fit:
     @property
     def validation_loss(self) -> float:
         """The log loss of the held-out rows, each predicted by one model, calibrated as the others are."""
-        losses, _, weights = self._held_out(self.units, self.data.pairs, self.chosen.ensemble)
+        losses, _, weights = self._held_out(self.tested, self.data.pairs, self.final.ensemble)
         return float(np.average(losses, weights=weights))
 
     @property
@@ -133,7 +182,9 @@ class Fit:
         """
         if self.data.everything is None or self.data.test is None:
             return None
-        first, places, weights = self._held_out(self.units, self.data.pairs, self.chosen.ensemble)
+        if self.n_retrained < max(1, len(self.used)):
+            return None
+        first, places, weights = self._held_out(self.tested, self.data.pairs, self.final.ensemble)
         last, others, _ = self._held_out(self.delivered, self.data.everything, self.ensemble)
         _, in_first, in_last = np.intersect1d(places, others, return_indices=True)
         if len(in_first) < FEW_ROWS:
@@ -142,29 +193,31 @@ class Fit:
         return paired_difference(last[in_last], first[in_first], weights)
 
     def _held_out(
-        self, units: list[FoldModel], parts: Parts, ensemble: Ensemble
+        self, units: list[FoldModel], parts: Parts, ensemble: Ensemble | Pool
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64] | None]:
         """Return the loss of each row that was held out of one model, its place, and its weight."""
-        k, units = self.data.k, units[: parts.n_first]
-        found = [unit.held_out(CHOSEN_BY, k) for unit in units]
-        probs = [ensemble.calibrate(p.logits, u.known) for p, u in zip(found, units, strict=True)]
-        y = np.concatenate([part.y for part in found])
-        weights = [part.weights for part in found if part.weights is not None]
+        n, k = parts.n_first, self.data.k
+        probs = ensemble.predict_held_out(units, CHOSEN_BY, n)
+        y = np.concatenate([unit.y for unit in units[:n]])
+        weights = [unit.weights for unit in units[:n] if unit.weights is not None]
         return (
             row_losses(y, np.concatenate(probs), classes=range(k)),
-            np.concatenate([part.places for part in found]),
+            np.concatenate([unit.places for unit in units[:n]]),
             np.concatenate(weights) if weights else None,
         )
 
     @property
     def hit_the_end(self) -> bool:
         """Whether the best step is the last that was allowed, so that more might be better."""
-        return bool(np.median(self.chosen.steps) == self.max_steps)
+        is_patient = get_model(self.kind).default_patience is None  # all steps are looked at
+        return bool(np.median(self.chosen.steps) == self.max_steps) and not is_patient
 
 
 def plan(data: Data, options: Options) -> dict[str, Any]:
     """Return what must be unchanged for an unfinished fit to be resumed."""
-    return {"data": data.key, "refinecal": refinecal.__version__, **asdict(options)}
+    found = {"data": data.key, "refinecal": refinecal.__version__, **asdict(options)}
+    del found["time_limit"]  # more time may be given
+    return found
 
 
 def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | None = None) -> Fit:
@@ -175,15 +228,15 @@ def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | No
     candidates = draw_candidates(options)
     folds = TableFolds(data, options, candidates, folder, progress or NullProgress(), Clock())
     metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
-    return folds.deliver(folds.search(data.pairs, len(candidates), metrics, len(data.pairs)))
+    best = folds.search(data.pairs, len(candidates), metrics, len(data.pairs))
+    return folds.deliver(best, options.calibrator)
 
 
 def draw_candidates(options: Options) -> list[Candidate]:
     """Return what to choose from: the model's default, then as many random ones as asked for."""
     rng, kind = np.random.default_rng(options.seed), options.model
-    params = [dict(DEFAULTS.get(kind, {}))]
-    params += [draw(kind, rng) for _ in range(options.tune - 1)]
-    return [Candidate(kind, each) for each in params]
+    random = [Candidate(kind, draw(kind, rng), True) for _ in range(options.tune - 1)]
+    return [Candidate(kind, dict(DEFAULTS.get(kind, {}))), *random]
 
 
 @dataclass(slots=True)
@@ -196,37 +249,48 @@ class TableFolds(CrossFit):
     folder: FitFolder
     progress: Progress
     clock: Clock
-    most_rows: int | None = None  # that a model is trained on
+    most_rows: int | None = None  # that a model is trained on,
+    at_once: int | None = None  # and models that are trained at once, at most
     n_done: int = field(default=0, init=False)  # training runs of this process
 
     # ---- choosing ------------------------------------------------------------------------------------------
 
-    def deliver(self, best: Best) -> Fit:
-        """Return the fit that the best models by each metric make, trained again on all rows if asked for."""
+    def deliver(self, best: Best, calibrator: Any, n_again: int | None = None) -> Fit:
+        """Return the fit that the best models by each metric make.
+
+        They are trained again on all rows, on all folds or the first of them, if options ask for it.
+        """
         data, options = self.data, self.options
-        if data.test is None:  # no rows to compare metrics on
-            best = {CHOSEN_BY: best[CHOSEN_BY]}
-        outcomes = self.select(best)
+        outcomes = self.select(best, calibrator)
         chosen, units = outcomes[CHOSEN_BY], best[CHOSEN_BY][1]
         delivered, ensemble = units, chosen.ensemble
-        if data.everything is not None:
-            folds = range(len(data.everything))
+        if data.everything is not None and n_again != 0:
+            folds = range(len(data.everything))[:n_again]
             delivered = self.train_folds(data.everything, chosen.candidate, folds, record=False)
-            ensemble = self.join(delivered, options.calibrator, data.everything.n_first)
-            if len(units) > 1:  # if the new models do not show how far they disagree
-                ensemble = self.sharpen(ensemble, chosen.ensemble, units, CHOSEN_BY)
+            ensemble = self.join_again(delivered, chosen, units, calibrator)
         found = (units, outcomes, self.history, self.max_steps(chosen.candidate))
         return Fit(data, options, self.candidates, *found, delivered, ensemble)
+
+    def join_again(
+        self, delivered: list[FoldModel], tested: Selection, units: list[FoldModel], calibrator: Any
+    ) -> Ensemble:
+        """Calibrate models that were trained again; if they do not show how far they disagree, others do."""
+        assert self.data.everything is not None, "they are trained on it"
+        assert isinstance(tested.ensemble, Ensemble), "of one candidate"
+        ensemble = self.join(delivered, calibrator, self.data.everything.n_first)
+        if len(units) == 1:
+            return ensemble
+        return self.sharpen(ensemble, tested.ensemble, units, CHOSEN_BY)
 
     def join(
         self, units: list[FoldModel], calibrator: Any, n_first: int, metric: str = CHOSEN_BY
     ) -> Ensemble:
         """Calibrate models on the rows held out of each."""
-        k = self.data.k
+        k, n_first = self.data.k, min(n_first, len(units))
         held_out = [unit.held_out(metric, k) for unit in units]
         return Ensemble.fit(held_out, [unit.known for unit in units], calibrator, range(k), n_first)
 
-    def select(self, best: dict[str, tuple[float, list[FoldModel]]]) -> dict[str, Selection]:
+    def select(self, best: Best, calibrator: Any) -> dict[str, Selection]:
         """Return the result of choosing by each metric; metrics with the same choice share it.
 
         Log loss, which refinement is compared with, gets a calibrator fitted in the same way. The other
@@ -234,17 +298,17 @@ class TableFolds(CrossFit):
         """
         found: dict[str, Selection] = {}
         seen: dict[tuple[int, ...], Selection] = {}
+        if self.data.test is None:  # no rows to compare metrics on
+            best = {CHOSEN_BY: best[CHOSEN_BY]}
         for name, (value, units) in best.items():
             which = units[0].candidate, *(each.choices[name].step for each in units)
             if which in seen:
                 found[name] = replace(seen[which], metric=name, value=value)
                 continue
-            calibrator: Any = self.options.calibrator
-            if name not in (CHOSEN_BY, USUAL):
-                ours = found[CHOSEN_BY].ensemble.calibrator
-                if isinstance(ours, AutoCalibrator):
-                    calibrator = AutoCalibrator(weights=ours.weights_.tolist())
             found[name] = seen[which] = self.select_one(name, value, units, calibrator)
+            ours: Any = found[CHOSEN_BY].ensemble
+            if name == USUAL and isinstance(ours.calibrator, AutoCalibrator):
+                calibrator = AutoCalibrator(weights=ours.calibrator.weights_.tolist())
         return found
 
     def select_one(
@@ -300,7 +364,8 @@ class TableFolds(CrossFit):
         """Return how many models to train at once, and how many threads each gets (None: the default)."""
         numbers, n_threads = parts.rows.X.size, self.options.n_threads
         cores, is_small = check_threads(n_threads), numbers < FEW_NUMBERS
-        n_workers = min(cores, len(parts), max(1, MOST_NUMBERS // max(1, numbers)))
+        most = self.at_once or len(parts)
+        n_workers = min(cores, most, len(parts), max(1, MOST_NUMBERS // max(1, numbers)))
         kind = get_model(self.candidates[candidate].kind)
         if not kind.frees_the_interpreter or n_workers == 1:
             return 1, 1 if is_small and n_threads is None else n_threads
@@ -341,7 +406,7 @@ class TableFolds(CrossFit):
     def _new_run(self, parts: Any, candidate: int, fold: int, number: int) -> TrainingRun:
         """Return what one model is trained on, with a monitor."""
         options, (rows, val) = self.options, parts[fold]
-        kind, params = self.candidates[candidate]
+        kind, params, _ = self.candidates[candidate]
         known, patience = np.unique(rows.y), options.patience
         monitor = RefinementMonitor(
             CHOSEN_BY,

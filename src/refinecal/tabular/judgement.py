@@ -7,15 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from refinecal._core.format import count, error_decimals, list_names, number, percent, with_error
+from refinecal._core.format import (
+    count,
+    error_decimals,
+    list_names,
+    list_words,
+    number,
+    percent,
+    with_error,
+)
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
 from refinecal.evaluation.verdict import classify
 from refinecal.tabular.fitting import Fit, Selection
+from refinecal.training.pool import Pool
 
 if TYPE_CHECKING:
     from refinecal.tabular.data import Leak
 
+BY_REFINEMENT = "chosen by refinement"  # the name of a stage
 NOTICEABLE = 0.1  # part of the risk: calibration error beyond chance that is worth mentioning
 SMALL = 0.0005  # relative change that is not worth mentioning
 FEW_ROWS = 100
@@ -118,7 +128,7 @@ def judge(fit: Fit) -> Judgement | None:
         "classes": columns,
         "names": fit.data.schema.classes,
     }
-    ours, usual = fit.chosen.after, fit.usual
+    ours, usual = fit.final.after, fit.usual
     log = row_losses(test.y, ours, classes=columns)
     brier = row_losses(test.y, ours, loss="brier", classes=columns)
 
@@ -140,12 +150,12 @@ def judge(fit: Fit) -> Judgement | None:
     level, change = paired_difference(log, 0 * log, **about), fit.change_with_all_rows
     return Judgement(
         evaluate(test.y, ours, **names),
-        evaluate(test.y, fit.chosen.before, **names),
+        evaluate(test.y, fit.final.before, **names),
         evaluate(test.y, usual.before, **names),
         level,
         change,
         _expected_loss(level, change),
-        _stages(fit, log, about),
+        _stages(fit, about),
         paired_difference(log, usual.single["log"], **about),
         paired_difference(brier, usual.single["brier"], **about),
         {name: way(outcome) for name, outcome in fit.outcomes.items()},
@@ -162,13 +172,13 @@ def _expected_loss(level: Difference, change: Difference | None) -> Difference:
     return replace(level, mean=mean, standard_error=error, low=mean - half, high=mean + half)
 
 
-def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
+def _stages(fit: Fit, about: dict[str, Any]) -> list[Stage]:
     """Return the steps from one model to the calibrated average of models chosen by refinement."""
     usual, test = fit.usual, fit.data.test
     assert test is not None, "it was judged by them"
-    means, calibrated = (
+    means, calibrated, ours, pooled = (
         row_losses(test.y, probs, classes=range(fit.data.k))
-        for probs in (usual.before, usual.after)
+        for probs in (usual.before, usual.after, fit.chosen.after, fit.final.after)
     )
     m = len(fit.units)
     single = "one model, stopped on log loss" + f" (mean of {m})" * (m > 1)
@@ -176,8 +186,10 @@ def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
         (single, usual.steps, usual.single["log"]),
         (f"average of {m}", None, means),
         ("calibrated", None, calibrated),
-        ("chosen by refinement", fit.chosen.steps, ours),
+        (BY_REFINEMENT, fit.chosen.steps, ours),
     ]
+    if fit.pooled is not None:
+        found.append((f"ensemble of {len(fit.used)} candidates", None, pooled))
     if m == 1:
         del found[1]
     stages: list[Stage] = []
@@ -222,7 +234,16 @@ DELIVERED = {
     "one": "Delivered: one model, trained on {rows}",
     "average": "Delivered: the average of {m} models, each trained on {rows}",
     "folds": "Delivered: the average of {m} models, each trained on {part} of {rows}",
+    "pool": "Delivered: an ensemble of {members} ({m} models), each model trained on {part} of {rows}",
 }
+POOLED = {
+    "gain": "Ensemble of {n}: log loss {gain} against its best member, {best}{rows}.",
+    "noise": "Ensemble of {n}: log loss {gain} against its best member, {best}{rows}, within noise.",
+    "one": "No ensemble was better than {best} alone on validation rows.",
+}
+SOME_RETRAINED = (
+    " There was no time to train {rest} of {n} members again: theirs are the tested models."
+)
 TEST_ROWS = {
     "none": ".",
     "unseen": ", none of which are test rows.",
@@ -280,7 +301,8 @@ def lead(judged: Judgement, leaks: Sequence[Leak] = ()) -> str:
 
 def describe_certainty(judged: Judgement) -> str:
     """Return how certain the gain is, and how much of it is due to choosing by refinement."""
-    total, chosen = judged.log, judged.stages[-1].change  # all else equal
+    total = judged.log
+    chosen = next(stage.change for stage in judged.stages if stage.name == BY_REFINEMENT)
     assert chosen is not None, "it is not the first"
     if not math.isfinite(total.mean) or math.isnan(total.standard_error):
         return CERTAINTIES["unknown"]
@@ -306,12 +328,17 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
     elif data.everything is not None and judged is not None:
         tested = "seen" if n == total else "split"
     case = "one" if len(fit.delivered) == 1 else "folds" if folds > 1 else "average"
+    if fit.pooled is not None:
+        case = "pool"
     text = (DELIVERED[case] + TEST_ROWS[tested]).format(
         rows=f"all {number(n)} rows" if n == total else f"{number(n)} of {number(total)} rows",
         m=len(fit.delivered),
-        part=percent(1 - 1 / folds, 0),
-        judged="a model" if len(fit.units) == 1 else f"{len(fit.units)} models",
+        part=percent(n / total if folds == 1 else 1 - 1 / folds, 0),
+        members=list_words([member.name for member in fit.used]),
+        judged="a model" if len(fit.tested) == 1 else f"{len(fit.tested)} models",
     )
+    if 0 < fit.n_retrained < len(fit.used):
+        text += SOME_RETRAINED.format(rest=len(fit.used) - fit.n_retrained, n=len(fit.used))
     if tested not in ("seen", "split") or judged is None or judged.change is None:
         return text
     return text + EXPECTED["change" if judged.change.is_sure else "noise"].format(
@@ -320,8 +347,30 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
     )
 
 
+def describe_pool(fit: Fit, judged: Judgement | None) -> str:
+    """Return what a pool of several candidates gains over the best of them."""
+    pool = fit.final.ensemble
+    assert isinstance(pool, Pool), "it is one"
+    change, rows = pool.selected.gain, " on validation rows (cross-validation)"
+    if judged is not None and judged.stages[-1].change is not None:
+        change, rows = judged.stages[-1].change, " on test rows"
+    case = "one" if len(fit.used) == 1 else "gain" if change.is_sure else "noise"
+    return POOLED[case].format(
+        n=count(len(fit.used), "member"),
+        gain=with_error(change.mean, change.standard_error, sign="+"),
+        best=next(m.name for m in fit.members if m.tested.candidate == fit.chosen.candidate),
+        rows=rows,
+    )
+
+
 def describe_calibration(fit: Fit) -> str:
     """Return what calibrates the delivered models, and how much their average is sharpened."""
+    if isinstance(fit.ensemble, Pool):
+        mean, final = fit.ensemble.selected.pool, fit.ensemble.calibrator
+        return (
+            f"Each member is calibrated on validation rows; so is their weighted {mean} mean, "
+            f"with temperature {getattr(final, 'temperature_', 1.0):.3g}."
+        )
     found, beta = fit.ensemble.calibrator, fit.ensemble.beta
     how = f"Calibrated with {fit.options.calibrator}"
     if isinstance(found, AutoCalibrator):

@@ -331,6 +331,15 @@ class Ensemble:
         kept[:, known] = probs[:, known]
         return np.asarray(kept / np.maximum(kept.sum(axis=1, keepdims=True), SMALLEST))
 
+    def predict_held_out(
+        self, models: Sequence[FoldModel], metric: str, n: int | None = None
+    ) -> list[Floats]:
+        """Return the calibrated probabilities of the rows held out of each of the first n models."""
+        k = len(self.frequencies)
+        return [
+            self.calibrate(model.held_out(metric, k).logits, model.known) for model in models[:n]
+        ]
+
     def disagreement(self, logits: Sequence[Floats], weights: Floats | None = None) -> Disagreement:
         """Measure how far models disagree on rows that were not used to train any of them."""
         pairs = zip(logits, self.known, strict=True)

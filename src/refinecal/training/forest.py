@@ -28,7 +28,6 @@ NODE = {  # one entry per node, tree after tree; the left child comes right afte
 }
 KERNEL = ("starts", *NODE, "leaves")  # the arrays in the order of add_votes
 MOST_BYTES = 30_000_000  # of one model: a forest of many rows has fewer trees
-DEFAULTS = {"min_samples_leaf": 2}
 
 
 class ForestModel(TableModel):
@@ -51,7 +50,7 @@ class ForestModel(TableModel):
     def _train(cls, run: TrainingRun) -> Self:
         from sklearn import ensemble
 
-        params = {"random_state": run.seed, "n_jobs": run.n_threads, **DEFAULTS, **run.params}
+        params = {"random_state": run.seed, "n_jobs": run.n_threads, **run.params}
         forest = getattr(ensemble, cls.estimator)(**params, warm_start=True)
         rows, rows_val = _matrix(run.rows.X), _matrix(run.val.X)
         k, n_val = len(run.classes), len(run.val.y)
