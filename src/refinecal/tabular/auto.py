@@ -74,7 +74,14 @@ TUNED: dict[str, dict[str, Any]] = {
         "leaf_estimation_iterations": 1,
     },
 }
+PATIENCE = {"logistic": 4, "mlp": 16}  # their last steps take longest, and are rarely the best
 FIRST_SHARE = 0.35  # of the time for the first fold of all kinds
+N_FREE = 1  # kinds that may take as long as they like,
+MOST_SHARE, MOST_RATIO = (
+    0.5,
+    4.0,
+)  # others this part of the time on all folds, or times that of another kind
+WORTH = 0.01  # a slow kind that lowers refinement by this part is worth fewer folds
 ENOUGH_FOLDS = (
     3  # of each member that is trained again on all rows; else the tested models are delivered
 )
@@ -95,11 +102,13 @@ def draw_all(options: Options) -> list[Candidate]:
     if options.model != "auto":
         return draw_candidates(options)
     rng, kinds = np.random.default_rng(options.seed), installed_kinds()
-    found = [Candidate(kind, dict(TUNED.get(kind, {}))) for kind in kinds]
-    random = [
-        Candidate(kind, draw(kind, rng), True) for _ in range(options.tune - 1) for kind in kinds
+    return [
+        Candidate(
+            kind, draw(kind, rng) if turn else TUNED.get(kind, {}), turn > 0, PATIENCE.get(kind)
+        )
+        for turn in range(options.tune)
+        for kind in kinds
     ]
-    return found + random
 
 
 def fit_in_time(
@@ -247,10 +256,13 @@ class Planner:
         for place, number in enumerate(kept):
             later = self.total(kept[place + 1 :], self.n_folds - 1) + self._retraining(kept)
             self._train_other_folds(number, later)
-        for number in range(self.n_kinds, len(self.folds.candidates)):
-            later = self._retraining(kept)
-            if self.total([number], self.n_folds) + later <= clock.left:
+        others = [number for number in sorted(self.units, key=self.seconds) if number not in kept]
+        for number in [*others, *range(self.n_kinds, len(self.folds.candidates))]:
+            later = self._retraining([*kept, number])
+            n_left = self.n_folds - len(self.units.get(number, []))
+            if self.total([number], n_left) + later <= clock.left:
                 self._train_other_folds(number, later)
+                kept.append(number)
         self.n_folds = min(self.n_folds, max(map(len, self.units.values())))
         short = [number for number, units in self.units.items() if len(units) < self.n_folds]
         if short:
@@ -267,17 +279,20 @@ class Planner:
 
     def _train_first_folds(self) -> None:
         """Train each kind on the first fold, which also shows how long that takes."""
-        clock = self.clock
+        clock, n_runs = self.clock, len(self.folds.data.pairs) * (1 + self.again)
         end = clock.now() + clock.left * (FIRST_SHARE if self.n_kinds > 1 else 1)
+        most = clock.left / n_runs * MOST_SHARE  # so that no kind takes the time of the others
         for number in range(self.n_kinds):
             share = (end - clock.now()) / (self.n_kinds - number)
             if self.units and share < LEAST:
                 missed = ", ".join(map(self.name, range(number, self.n_kinds)))
                 self.say(f"No time for {missed}.")
                 return
-            found = self.train(self.folds.data.pairs, number, [0], 2 * share)
+            seconds = 2 * share if len(self.units) < N_FREE else min(2 * share, most)
+            found = self.train(self.folds.data.pairs, number, [0], seconds)
             if found:
                 self.units[number] = found
+                most = max(most, MOST_RATIO * self.seconds(number))
 
     def _choose_folds(self) -> list[int]:
         """Decide on how many folds to train, and which candidates; return these, the cheapest first."""
@@ -292,9 +307,12 @@ class Planner:
             )
             return next((n for n, seconds in needed if seconds <= left), 0)
 
-        if find_most(self.again) < most and len(kept) > 1:
-            best = self._find_best_of_first_fold(kept)
-            kept = [number for number in kept if number in best]
+        value = self._value_of_first_fold(kept)
+        while find_most(self.again) < most and len(kept) > 1:
+            without = self._value_of_first_fold(kept[:-1])
+            if without > (1 + WORTH) * value:
+                break
+            kept.pop()
         self.n_folds = find_most(self.again)
         self.retrains = self.again > 0 and self.n_folds >= min(ENOUGH_FOLDS, most)
         if not self.retrains:
@@ -309,12 +327,12 @@ class Planner:
         )
         return kept
 
-    def _find_best_of_first_fold(self, numbers: Sequence[int]) -> list[int]:
-        """Return the candidates that a pool of the first fold needs; without a pool, the best one."""
-        if not self.pools:
-            return [min(numbers, key=lambda n: self.units[n][0].choices[CHOSEN_BY].value)]
-        weights = self._pool({number: self.units[number] for number in numbers}).weights
-        return [number for number in numbers if weights[self.name(number)] > 0]
+    def _value_of_first_fold(self, numbers: Sequence[int]) -> float:
+        """Return the refinement of a pool of candidates on the first fold; without a pool, of the best one."""
+        if len(numbers) == 1 or not self.pools:
+            return min(self.units[number][0].choices[CHOSEN_BY].value for number in numbers)
+        pool = self._pool({number: self.units[number][:1] for number in numbers})
+        return float(pool.selected.path[-1]["value"])
 
     def _train_other_folds(self, number: int, later: float) -> None:
         """Train a candidate on the folds that it lacks, as long as they fit before what comes later."""

@@ -72,6 +72,7 @@ class Candidate(NamedTuple):
     kind: str
     params: dict[str, Any]
     is_random: bool = False  # instead of the defaults
+    patience: int | None = None  # unless options say otherwise; by default that of its kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,12 +407,12 @@ class TableFolds(CrossFit):
     def _new_run(self, parts: Any, candidate: int, fold: int, number: int) -> TrainingRun:
         """Return what one model is trained on, with a monitor."""
         options, (rows, val) = self.options, parts[fold]
-        kind, params, _ = self.candidates[candidate]
-        known, patience = np.unique(rows.y), options.patience
+        kind, params, _, patience = self.candidates[candidate]
+        known = np.unique(rows.y)
         monitor = RefinementMonitor(
             CHOSEN_BY,
             also=TRACKED if parts is self.data.pairs else (USUAL,),
-            patience=get_model(kind).default_patience if patience is None else patience,
+            patience=options.patience or patience or get_model(kind).default_patience,
             stop_on=(CHOSEN_BY, USUAL),
         )
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from refinecal._core.format import (
     count,
     error_decimals,
@@ -327,13 +329,14 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
         tested = "none"
     elif data.everything is not None and judged is not None:
         tested = "seen" if n == total else "split"
+    part = float(np.mean([len(train) for train, _ in data.delivered.splits])) / total
     case = "one" if len(fit.delivered) == 1 else "folds" if folds > 1 else "average"
     if fit.pooled is not None:
         case = "pool"
     text = (DELIVERED[case] + TEST_ROWS[tested]).format(
         rows=f"all {number(n)} rows" if n == total else f"{number(n)} of {number(total)} rows",
         m=len(fit.delivered),
-        part=percent(n / total if folds == 1 else 1 - 1 / folds, 0),
+        part=percent(part, 0),
         members=list_words([member.name for member in fit.used]),
         judged="a model" if len(fit.tested) == 1 else f"{len(fit.tested)} models",
     )
