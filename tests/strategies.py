@@ -7,8 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from refinecal.temperature.fit import row_derivatives
-from refinecal.temperature.search import Point
+from refinecal.temperature.fit import Point, row_derivatives
 
 MAX_BETA = math.exp(16)  # the search interval of the paper's appendix D
 

@@ -13,8 +13,7 @@ import refinecal as rc
 from refinecal._core.checks import check_sample
 from refinecal._core.sample import Sample
 from refinecal.calibrators import auto as module
-from refinecal.calibrators.auto import cross_validate
-from refinecal.resampling import deal_by_label
+from refinecal.calibrators.auto import cross_validate, deal_by_label
 
 
 def binary(n, seed=0, shift=0.0, scale=1.0):

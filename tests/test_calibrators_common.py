@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from strategies import drawn
 
 import refinecal as rc
-from refinecal.calibrators.registry import ALIASES, KINDS
+from refinecal.calibrators.base import ALIASES, KINDS
 
 GUIDE = Path(__file__).parents[1] / "docs" / "calibrators.md"
 ALL = [*KINDS, "affine-ovr", "isotonic-ovr", "beta-ovo"]

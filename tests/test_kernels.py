@@ -16,9 +16,9 @@ from numba.core.dispatcher import Dispatcher
 from strategies import NumpyReader
 
 import refinecal
-from refinecal._core.sample import Sample
+from refinecal._core.sample import Sample, label_gaps
 from refinecal._kernels import temperature
-from refinecal.temperature.fit import KernelReader, fit_temperature, label_gaps, row_derivatives
+from refinecal.temperature.fit import KernelReader, fit_temperature, row_derivatives
 from refinecal.temperature.torch import TorchReader
 
 DTYPES = [np.float32, np.float64]

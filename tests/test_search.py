@@ -14,8 +14,7 @@ from strategies import MAX_BETA, Exact, NumpyReader, drawn, examples, prediction
 from refinecal import temperature
 from refinecal._core.sample import Sample
 from refinecal.temperature import fit as temperature_fit
-from refinecal.temperature.fit import KernelReader
-from refinecal.temperature.search import FINE_64, Found, Point, search
+from refinecal.temperature.fit import FINE_64, Found, KernelReader, Point, search
 from refinecal.temperature.torch import TorchReader
 
 

@@ -16,10 +16,10 @@ from refinecal._core.checks import check_keywords, check_sample, check_scores
 from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators import Calibrator
-from refinecal.calibrators.registry import UserCalibrator, as_calibrator
-from refinecal.losses import LogLoss, ProperLoss, get_loss
-from refinecal.resampling import folds, leave_one_out, losses_at
-from refinecal.temperature.search import MAX_BETA
+from refinecal.calibrators.base import as_calibrator
+from refinecal.losses import LogLoss, ProperLoss, get_loss, losses_at, row_losses
+from refinecal.resampling import folds, leave_one_out
+from refinecal.temperature.fit import MAX_BETA
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 
@@ -258,11 +258,11 @@ def decompose_sample(
     else:
         sample, losses = on_cpu(sample), np.empty(sample.n)
         for one, test in fit_folds(fitted, sample, cv, groups, threads):
-            losses[test] = one._losses(sample.take(test), loss)
+            losses[test] = row_losses(sample.take(test), loss, one._log_proba)
         refinement = sample.mean(losses)
     if math.isinf(refinement) and not math.isinf(risk):
         warn("the refinement is infinite: out of fold, the calibrator gives a label probability 0")
-    found = fitted.user if isinstance(fitted, UserCalibrator) else fitted
+    found = getattr(fitted, "user", fitted)
     return Decomposition(risk, refinement, uncertainty, found, loss.name, sample.n, sample.k)
 
 

@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from refinecal._core.checks import check_keywords, check_weights
 from refinecal._core.errors import warn
-from refinecal.calibrators.registry import UserCalibrator
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.training.crossfit import BestStep, CrossFit, Ensemble, FoldModel, all_classes
@@ -283,7 +282,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         self._ensemble, self.pool_beta_ = ensemble, ensemble.beta
         self.estimators_, self.estimator_ = estimators, estimators[0]
         found = ensemble.calibrator
-        self.calibrator_ = found.user if isinstance(found, UserCalibrator) else found
+        self.calibrator_ = getattr(found, "user", found)
         self.calibrators_ = [self.calibrator_] * len(estimators)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)

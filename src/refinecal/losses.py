@@ -6,16 +6,21 @@ predictions as *log*-probabilities, since probabilities of confident models roun
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal import _kernels
+from refinecal._core.arrays import map_rows
 from refinecal._core.errors import fail_choice
+from refinecal._core.sample import Sample, log_softmax, readonly, scale_logits
 
 __all__ = ["BrierLoss", "LogLoss", "MatrixLoss", "ProperLoss", "SphericalLoss", "get_loss"]
 
 Array = NDArray[Any]
+SMALL_BETA = 1e-30  # the compiled loops multiply -inf by beta
 
 
 @runtime_checkable
@@ -146,3 +151,34 @@ def _expect(weights: Array, losses: Array) -> Array:
     return np.asarray(
         np.where(weights > 0, weights * np.where(weights > 0, losses, 0), 0).sum(axis=-1)
     )
+
+
+# ---- losses of rows ----------------------------------------------------------------------------------------
+
+
+def losses_at(
+    sample: Sample, beta: float | Array, loss: ProperLoss, threads: int | None = 1
+) -> NDArray[np.float64]:
+    """Return the loss of each row after scaling its logits by beta (one, or one per row)."""
+    is_compiled = type(loss) in (BrierLoss, LogLoss) and sample.soft is None
+    if is_compiled and np.ndim(beta) == 0 and beta > SMALL_BETA:
+        logits, found = readonly(sample.logits.astype(np.float64, copy=False)), np.empty(sample.n)
+        arguments = (logits, readonly(sample.labels), float(beta), type(loss) is LogLoss, found)
+        map_rows(_kernels.rows.row_losses, sample.n, logits.size, threads, *arguments)
+        return found
+    betas = np.broadcast_to(np.asarray(beta), sample.n)
+    return row_losses(
+        sample, loss, lambda logits, betas: log_softmax(scale_logits(logits, betas)), betas
+    )
+
+
+def row_losses(
+    sample: Sample, loss: ProperLoss, log_proba: Callable[..., Array], *more: Array
+) -> NDArray[np.float64]:
+    """Return the loss of each row under ``log_proba(logits, *more)``, in chunks of rows."""
+    values = np.empty(sample.n)
+    for rows, chunk in sample.chunks():
+        labels = chunk.labels if chunk.soft is None else chunk.soft
+        logs = log_proba(chunk.logits.astype(np.float64), *(each[rows] for each in more))
+        values[rows] = loss.per_sample(labels, logs)
+    return values

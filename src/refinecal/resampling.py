@@ -1,28 +1,28 @@
-"""Losses of rows, cross-validation folds, and leave-one-out without refitting."""
+"""Cross-validation folds, and leave-one-out without refitting."""
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal import _kernels
-from refinecal._core.arrays import map_rows, to_numpy
+from refinecal._core.arrays import to_numpy
 from refinecal._core.errors import warn
-from refinecal._core.sample import Sample, log_softmax, readonly, scale_logits
-from refinecal.losses import BrierLoss, LogLoss, ProperLoss
-from refinecal.temperature.fit import KernelReader, fit_sample, label_gaps, row_derivatives
-from refinecal.temperature.search import MAX_BETA
+from refinecal._core.sample import Sample, row_keys
+from refinecal.losses import LogLoss, ProperLoss, losses_at
+from refinecal.temperature.fit import (
+    MAX_BETA,
+    KernelReader,
+    fit_sample,
+    row_derivatives,
+)
 
 Floats = NDArray[np.float64]
 LARGE_CHANGE = (
     0.1  # of beta, relative to itself plus 1 / logit: beyond, the row is left out for real
 )
-SMALL_BETA = 1e-30  # the compiled loops multiply -inf by beta
-COMPILED = (BrierLoss, LogLoss)  # by the loops of _kernels.rows
-COUNTABLE = 2.0**53  # copies that are assigned one by one
 SMALL_CHANGE = 0.02  # relative: the first omitted term of the series is below 0.02**5
 
 
@@ -81,33 +81,6 @@ def _betas_without(sample: Sample, beta: float, derivatives: Sequence[Floats]) -
     return np.asarray(np.where(others_endless, 0.0, betas))
 
 
-def losses_at(
-    sample: Sample, beta: float | Floats, loss: ProperLoss, threads: int | None = 1
-) -> Floats:
-    """Return the loss of each row after scaling its logits by beta (one, or one per row)."""
-    if type(loss) in COMPILED and sample.soft is None and np.ndim(beta) == 0 and beta > SMALL_BETA:
-        logits, found = readonly(sample.logits.astype(np.float64, copy=False)), np.empty(sample.n)
-        arguments = (logits, readonly(sample.labels), float(beta), type(loss) is LogLoss, found)
-        map_rows(_kernels.rows.row_losses, sample.n, logits.size, threads, *arguments)
-        return found
-    betas = np.broadcast_to(np.asarray(beta), sample.n)
-    return row_losses(
-        sample, loss, lambda logits, rows: log_softmax(scale_logits(logits, betas[rows]))
-    )
-
-
-def row_losses(
-    sample: Sample, loss: ProperLoss, log_proba: Callable[[NDArray[Any], slice], NDArray[Any]]
-) -> Floats:
-    """Return the loss of each row under ``log_proba(logits, rows)``, in chunks of rows."""
-    values = np.empty(sample.n)
-    for rows, chunk in sample.chunks():
-        labels = chunk.labels if chunk.soft is None else chunk.soft
-        logs = log_proba(chunk.logits.astype(np.float64), rows)
-        values[rows] = loss.per_sample(labels, logs)
-    return values
-
-
 def folds(
     sample: Sample, cv: Any, groups: Any, seed: int = 0
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -141,34 +114,6 @@ def folds(
     )
 
 
-def row_keys(sample: Sample) -> list[NDArray[Any]]:
-    """Return keys for ``lexsort``, so that the order of rows does not depend on how they came.
-
-    The main keys do not change when logits are shifted or columns reordered. Only rows that are equal in
-    these, such as (p, 1 - p) with one label and (1 - p, p) with the other, are ordered by their columns.
-    """
-    keys = np.empty((4, sample.n))
-    factors = np.random.default_rng(1).uniform(1, 2, size=sample.k)  # distinguish any two rows
-    for rows, chunk in sample.chunks():
-        logits = chunk.logits.astype(np.float64)
-        gaps = logits.max(axis=1, keepdims=True) - logits
-        keys[0, rows] = np.where(np.isinf(gaps), -1, gaps) @ factors
-        gaps[np.isinf(gaps)] = 0
-        with np.errstate(over="ignore"):
-            keys[1:3, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
-    keys[3] = label_gaps(sample)
-    keys = np.where(np.isfinite(keys), keys, 0)
-    largest = np.abs(keys).max(axis=1, keepdims=True)
-    keys = np.round(keys / np.where(largest > 0, largest, 1), 10)  # rounding must not decide
-    mark, *symmetric = keys
-    weights = [] if sample.weights is None else [sample.weights]
-    if sample.soft is None:
-        return [sample.labels, mark, *weights, *symmetric]
-    soft = sample.soft
-    marks = [np.round(soft @ factors, 10), np.round((soft**2).sum(axis=1), 10)]
-    return [marks[0], mark, marks[1], *weights, *symmetric]
-
-
 def _check_pairs(pairs: Any, n: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     try:
         found = [(np.asarray(train), np.asarray(test)) for train, test in pairs]
@@ -190,63 +135,3 @@ def deal_shuffled(n: int, n_folds: int, seed: int = 0) -> list[NDArray[np.int64]
     """Return the row numbers of each fold, in random order."""
     order = np.random.default_rng(seed).permutation(n)
     return [order[fold::n_folds] for fold in range(n_folds)]
-
-
-def deal_in_turn(
-    copies: Floats, period: int, firsts: Iterable[int], width: int = 1
-) -> list[Floats]:
-    """Return the copies of each row in each fold: ``width`` of every period, starting at its first.
-
-    A row of weight 3 is three copies, a row of weight 0.5 half a copy.
-    """
-    rounds, rest = np.divmod(np.concatenate([[0.0], np.cumsum(copies)]), period)
-    dealt = (np.diff(width * rounds + np.clip(rest - first, 0, width)) for first in firsts)
-    return [np.minimum(part, copies) for part in dealt]
-
-
-def deal_at_random(copies: Floats, n_folds: int) -> Floats:
-    """Return the copies of each row, of which there is at least one, in each fold, (n, n_folds).
-
-    Assigned in turn, equal rows would be equally frequent in all folds, so that what was learned in some
-    folds would hold in the others by design, and overfitting would not show.
-    """
-    rng = np.random.default_rng(0)
-    dealt = np.minimum(copies, COUNTABLE)
-    whole = np.floor(dealt)
-    parts = rng.multinomial(whole.astype(np.int64), np.full(n_folds, 1 / n_folds)).astype(float)
-    parts[np.arange(len(copies)), rng.integers(n_folds, size=len(copies))] += dealt - whole
-    return np.asarray(parts * (copies / dealt)[:, None])
-
-
-def deal_by_label(sample: Sample, n_folds: int, most: int) -> tuple[Sample, Floats]:
-    """Return distinct rows, at most ``most``, and the weight of each in each fold.
-
-    Within each label, rows are assigned to folds in turn, and copies of a row at random. The order of rows
-    and the numbers of the labels do not matter.
-    """
-    rows, copies = _merge_equal_rows(sample)
-    pack = np.random.default_rng(0).permutation(rows.n)[:most]
-    rows, copies = rows.take(np.sort(pack)), copies[np.sort(pack)]
-    pack = np.argsort(np.argsort(pack))  # the rank of each row
-    first = np.empty(rows.n, dtype=np.int64)  # the fold of a single copy
-    for label in np.unique(rows.labels):
-        own = np.flatnonzero(rows.labels == label)
-        own = own[np.argsort(pack[own])]
-        first[own] = pack[own[0]] + np.arange(len(own))
-    turn = (np.arange(n_folds) - first[:, None]) % n_folds
-    parts = np.where(turn == 0, copies[:, None], 0.0)
-    several = copies >= 2
-    parts[several] = deal_at_random(copies[several], n_folds)
-    return rows, parts
-
-
-def _merge_equal_rows(sample: Sample) -> tuple[Sample, Floats]:
-    """Return the distinct rows, ordered by content, and their weights."""
-    plain = sample.replace(weights=None)
-    keys = np.stack(row_keys(plain))
-    order = np.lexsort(keys)
-    new = np.ones(sample.n, dtype=bool)
-    new[1:] = (np.diff(keys[:, order]) != 0).any(axis=0)
-    weights = np.ones(sample.n) if sample.weights is None else sample.weights
-    copies: Floats = np.bincount(np.cumsum(new) - 1, weights[order]).astype(np.float64)
-    return plain.take(order[new]), copies

@@ -24,12 +24,11 @@ from refinecal._core.errors import fail_choice, needs_extra, warn
 from refinecal._core.format import format_fixed, shorten_name
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators import from_dict
-from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import as_calibrator
+from refinecal.calibrators.base import Calibrator, as_calibrator, make_calibrator
 from refinecal.decomposition import TERMS, check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.metrics import Metric, Step, get_metrics, value_of
-from refinecal.temperature.search import MAX_BETA
+from refinecal.temperature.fit import MAX_BETA
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,7 +152,8 @@ class RefinementMonitor:
         self.followed = self._check_stop_on(stop_on)
         self.loss = get_loss(loss)
         given = as_calibrator(calibrator)
-        self.family = given._step_calibrator()  # compares steps
+        # What compares steps:
+        self.family = given if given._steps_by is None else make_calibrator(given._steps_by)
         self.calibration = given if final is None else as_calibrator(final)  # for the best step
         check_cv(cv, None, self.family)
         self.cv = list(cv) if isinstance(cv, Iterator) else cv  # used at every step

@@ -688,7 +688,7 @@ def test_the_demo_does_the_whole_job(tmp_path):
 
 
 def test_every_calibrator_of_the_package_can_be_named():
-    from refinecal.calibrators.registry import ALIASES, KINDS
+    from refinecal.calibrators.base import ALIASES, KINDS
 
     wrappers = {"one-vs-rest", "one-vs-one", "laplace"}  # around another calibrator
     for name in {*KINDS, *ALIASES, "isotonic-ovr", "beta-ovo"} - wrappers:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from benchmarks.calibrators.contestants import OURS, Method, Part, Predict
-from refinecal.calibrators.registry import KINDS, make_calibrator
+from refinecal.calibrators.base import KINDS, make_calibrator
 
 WRAPPERS = ("one-vs-rest", "one-vs-one", "laplace")
 
@@ -32,7 +32,7 @@ def takes(name: str, k: int) -> bool:
 
 
 def _is_there(module: str) -> bool:
-    return find_spec(module) is not None
+    return find_spec(f"refinecal.calibrators.{module}") is not None
 
 
 METHODS: dict[str, Method] = {

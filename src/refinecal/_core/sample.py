@@ -1,8 +1,8 @@
-"""Checked labels, predictions and weights, and softmax of their logits."""
+"""Checked labels, predictions and weights; what is read from logits; rows in order and in folds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.arrays import Array, is_on_device, is_torch, map_rows, map_threads
 
+Floats = NDArray[np.float64]
+
 NOTHING = np.empty(0)
 NOTHING.flags.writeable = False
 CHUNK = 2**20  # elements per pass: bounds the memory of checks and means
 MARGIN = 1e-6  # float32 softmax may exceed 1 by rounding
+ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 or 1
+ROUNDING = 1e-13  # scores closer than this, relative to their size, are equal
+LARGEST = 1e100  # so that squares do not overflow
+COUNTABLE = 2.0**53  # copies that are assigned one by one
 FEW = 2**12  # rows that are copied together, to stay in the cache
 
 
@@ -50,8 +56,8 @@ class Sample:
         self,
         labels: NDArray[np.int64],
         logits: Array | None = None,
-        weights: NDArray[np.float64] | None = None,
-        soft: NDArray[np.float64] | None = None,
+        weights: Floats | None = None,
+        soft: Floats | None = None,
         classes: Array | None = None,
         columns: list[Any] | None = None,
         given: Array | None = None,
@@ -82,7 +88,7 @@ class Sample:
         return log_probs(self.given, self.threads)
 
     @cached_property
-    def probs(self) -> NDArray[np.float64]:
+    def probs(self) -> Floats:
         """``(n, k)``, C-contiguous: as given, or the softmax of the logits."""
         if self.given is None:
             return softmax(self.logits, self.threads)
@@ -92,12 +98,12 @@ class Sample:
         return np.ascontiguousarray(self.given, dtype=np.float64)
 
     @cached_property
-    def row_sums(self) -> NDArray[np.float64]:
+    def row_sums(self) -> Floats:
         """``(n,)``: the sum of the probabilities of each row, 1 up to rounding."""
         return sum_rows(self.probs, np.inf, self.threads)[1]
 
     @cached_property
-    def likeliest(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def likeliest(self) -> tuple[Floats, Floats]:
         """The largest probability of each row, and whether it is that of the label (its share, if soft)."""
         self.find_likeliest(np.inf)
         return self.likeliest
@@ -121,7 +127,7 @@ class Sample:
         return float(self.n) if self.weights is None else float(self.weights.sum())
 
     @property
-    def frequencies(self) -> NDArray[np.float64]:
+    def frequencies(self) -> Floats:
         """The share of each class."""
         if self.soft is not None:
             return np.asarray(np.average(self.soft, axis=0, weights=self.weights))
@@ -176,9 +182,7 @@ def on_cpu(sample: Sample) -> Sample:
     return sample.replace(logits=np.ascontiguousarray(logits.cpu().numpy()))
 
 
-def sum_rows(
-    probs: Array, tolerance: float, threads: int | None
-) -> tuple[bool, NDArray[np.float64]]:
+def sum_rows(probs: Array, tolerance: float, threads: int | None) -> tuple[bool, Floats]:
     """Return whether rows are probabilities that sum to 1 within a tolerance, and their sums."""
     rows, sums = readonly(np.ascontiguousarray(probs)), np.empty(len(probs))
     look = _kernels.probs.check_rows
@@ -202,7 +206,7 @@ def log_probs(probs: Array, threads: int | None = None) -> Array:
     return logs
 
 
-def softmax(logits: Array, threads: int | None = None) -> NDArray[np.float64]:
+def softmax(logits: Array, threads: int | None = None) -> Floats:
     """Return the softmax of logits, in float64."""
     found = np.empty(logits.shape)
     source = readonly(logits.astype(np.float64, copy=False))
@@ -231,13 +235,155 @@ def log_softmax(logits: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(gaps - np.log(np.exp(gaps).sum(axis=1, keepdims=True)))
 
 
-def log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_odds(logits: Floats) -> Floats:
     """Return the log-odds of each class against the rest, accurate for confident predictions too."""
     if logits.shape[1] == 2:
         return logits - logits[:, ::-1]
     odds = np.empty(logits.shape)
     _kernels.ranking.log_odds_rows(readonly(np.ascontiguousarray(logits, dtype=np.float64)), odds)
     return odds
+
+
+def finite_gaps(logits: Array, limit: float = ROUNDED) -> Floats:
+    """Return each logit minus the largest of its row, clipped at -limit."""
+    with np.errstate(over="ignore"):
+        gaps = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
+    return np.asarray(np.maximum(gaps, -limit, out=gaps))
+
+
+def gap_columns(logits: NDArray[Any], limit: float) -> Floats:
+    """Return the transpose of :func:`finite_gaps`, (k, n): classes first, so that loops run over samples."""
+    columns = np.empty(logits.shape[::-1])
+    _kernels.softmax_linear.fill_gaps(logits, limit, columns)
+    return columns
+
+
+def gap_limit(sample: Sample) -> float:
+    """Return how far below the largest a logit may be, which replaces -inf.
+
+    No finite gap of the sample is clipped. Probabilities of 0 that are never wrong stay below rounding; if a
+    label has probability 0, then 0 becomes half the smallest positive probability.
+    """
+    largest, wrong = 0.0, False
+    for rows in row_slices(sample.n, sample.k):
+        part = sample.logits[rows]
+        with np.errstate(over="ignore"):
+            low = float(np.subtract(part.min(), part.max(), dtype=np.float64))
+        if -low <= ROUNDED:  # no gap can be larger: the common case, without a temporary
+            largest = max(largest, -low)
+            continue
+        gaps = finite_gaps(part, np.inf)
+        finite = np.isfinite(gaps)
+        largest = max(largest, -float(gaps.min(where=finite, initial=0.0)))
+        if sample.soft is None:
+            possible = finite[np.arange(len(part)), sample.labels[rows]]
+        else:
+            possible = finite | (sample.soft[rows] <= 0)
+        wrong = wrong or not possible.all()
+    limit = largest + np.log(2) if wrong else max(largest, ROUNDED)
+    return float(min(limit, LARGEST))
+
+
+def clipped_odds(logits: Array, limit: float = ROUNDED) -> Floats:
+    """Return the log-odds of class 1 of two, clipped to -limit..limit."""
+    with np.errstate(over="ignore"):
+        odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
+    return np.asarray(np.clip(odds, -limit, limit, out=odds))
+
+
+def shares_of(sample: Sample) -> Floats:
+    """Return the share of class 1 in the label of each row."""
+    return sample.labels.astype(np.float64) if sample.soft is None else sample.soft[:, 1]
+
+
+def log_rows(shares: Floats) -> Floats:
+    """Return the log-probabilities of both classes, given the probability of class 1."""
+    logs = np.empty((len(shares), 2))
+    with np.errstate(divide="ignore"):
+        np.log1p(-shares, out=logs[:, 0])
+        np.log(shares, out=logs[:, 1])
+    return logs
+
+
+def log_rows_of_odds(odds: NDArray[Any]) -> Floats:
+    """Return the log-probabilities of both classes, given the log-odds of class 1."""
+    logs = np.empty((len(odds), 2))
+    rest = np.log(1 + np.exp(-np.abs(odds)))
+    np.subtract(-np.maximum(odds, 0), rest, out=logs[:, 0])
+    np.subtract(np.minimum(odds, 0), rest, out=logs[:, 1])
+    return logs
+
+
+# ---- rows in order and in folds ---------------------------------------------------------------------------
+
+
+def label_gaps(sample: Sample) -> Floats:
+    """Return z_iy - max_j z_ij of each row; for a soft label, its mean under the label's distribution."""
+    found = np.empty(sample.n)
+    for rows, chunk in sample.chunks():
+        logits = chunk.logits.astype(np.float64)
+        gaps = logits - logits.max(axis=1, keepdims=True)
+        if chunk.soft is None:
+            found[rows] = gaps[np.arange(chunk.n), chunk.labels]
+        else:
+            possible = chunk.soft > 0  # 0 * -inf counts as 0
+            terms = np.where(possible, chunk.soft * np.where(possible, gaps, 0), 0)
+            found[rows] = terms.sum(axis=1)
+    return found
+
+
+def row_keys(sample: Sample) -> list[NDArray[Any]]:
+    """Return keys for ``lexsort``, so that the order of rows does not depend on how they came.
+
+    The main keys do not change when logits are shifted or columns reordered. Only rows that are equal in
+    these, such as (p, 1 - p) with one label and (1 - p, p) with the other, are ordered by their columns.
+    """
+    keys = np.empty((4, sample.n))
+    factors = np.random.default_rng(1).uniform(1, 2, size=sample.k)  # distinguish any two rows
+    for rows, chunk in sample.chunks():
+        logits = chunk.logits.astype(np.float64)
+        gaps = logits.max(axis=1, keepdims=True) - logits
+        keys[0, rows] = np.where(np.isinf(gaps), -1, gaps) @ factors
+        gaps[np.isinf(gaps)] = 0
+        with np.errstate(over="ignore"):
+            keys[1:3, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
+    keys[3] = label_gaps(sample)
+    keys = np.where(np.isfinite(keys), keys, 0)
+    largest = np.abs(keys).max(axis=1, keepdims=True)
+    keys = np.round(keys / np.where(largest > 0, largest, 1), 10)  # rounding must not decide
+    mark, *symmetric = keys
+    weights = [] if sample.weights is None else [sample.weights]
+    if sample.soft is None:
+        return [sample.labels, mark, *weights, *symmetric]
+    soft = sample.soft
+    marks = [np.round(soft @ factors, 10), np.round((soft**2).sum(axis=1), 10)]
+    return [marks[0], mark, marks[1], *weights, *symmetric]
+
+
+def deal_in_turn(
+    copies: Floats, period: int, firsts: Iterable[int], width: int = 1
+) -> list[Floats]:
+    """Return the copies of each row in each fold: ``width`` of every period, starting at its first.
+
+    A row of weight 3 is three copies, a row of weight 0.5 half a copy.
+    """
+    rounds, rest = np.divmod(np.concatenate([[0.0], np.cumsum(copies)]), period)
+    dealt = (np.diff(width * rounds + np.clip(rest - first, 0, width)) for first in firsts)
+    return [np.minimum(part, copies) for part in dealt]
+
+
+def deal_at_random(copies: Floats, n_folds: int) -> Floats:
+    """Return the copies of each row, of which there is at least one, in each fold, (n, n_folds).
+
+    Assigned in turn, equal rows would be equally frequent in all folds, so that what was learned in some
+    folds would hold in the others by design, and overfitting would not show.
+    """
+    rng = np.random.default_rng(0)
+    dealt = np.minimum(copies, COUNTABLE)
+    whole = np.floor(dealt)
+    parts = rng.multinomial(whole.astype(np.int64), np.full(n_folds, 1 / n_folds)).astype(float)
+    parts[np.arange(len(copies)), rng.integers(n_folds, size=len(copies))] += dealt - whole
+    return np.asarray(parts * (copies / dealt)[:, None])
 
 
 def row_slices(n: int, k: int) -> Iterator[slice]:

@@ -7,7 +7,7 @@ With :math:`x_{ij} = \beta (z_{ij} - \max_j z_{ij})` and :math:`M_m = \sum_j e^{
     c = M_3/M_0 - 3 \mu M_2/M_0 + 2 \mu^3, \quad \mu = M_1/M_0,
 
 and likewise d: cumulants of x under the prediction, which are the derivatives with respect to a
-relative change of beta (``temperature.search``). One exponential per element.
+relative change of beta (``temperature.fit``). One exponential per element.
 Three readers share the work: two classes need one exponential per row; a few classes are transposed
 into tiles of ``TILE`` rows, so that vector lanes run over rows without a remainder for any k;
 many classes are read along the row. ``temperature.fit`` has the same sums in plain NumPy.

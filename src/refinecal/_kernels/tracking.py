@@ -3,7 +3,7 @@ r"""Compiled loops for the metrics that are tracked at every training step, most
 Two classes need one number per row, the logit of the label minus the other: ``t``. Rows lie in the order of
 their folds. In units of a relative change of beta, row i has the loss
 :math:`\ell(s) = \ell + a s + \frac12 b s^2 + \frac16 c s^3 + \frac1{24} d s^4`, as in
-``temperature.search``.
+``temperature.fit``.
 """
 
 import math
@@ -14,7 +14,7 @@ from refinecal._kernels.jit import FAST, LN2, LOG2_E, inline, jit
 from refinecal._kernels.pav import pool_violators
 from refinecal._kernels.vector import exp2
 from refinecal.resampling import LARGE_CHANGE, SMALL_CHANGE
-from refinecal.temperature.search import best_step
+from refinecal.temperature.fit import best_step
 
 FLOOR = -1022.0  # the smallest exponent of float64
 LANES = 32  # products that are kept side by side

@@ -6,8 +6,8 @@ Made by name with :func:`make_calibrator`; the classes are imported on first use
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import KINDS, from_dict, from_json, make_calibrator
+from refinecal.calibrators._json import from_dict, from_json
+from refinecal.calibrators.base import KINDS, Calibrator, make_calibrator
 
 if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ imports
     from refinecal.calibrators.auto import AutoCalibrator as AutoCalibrator
@@ -49,7 +49,7 @@ __all__ = [  # noqa: PLE0604 (the table has the names)
 def __getattr__(name: str) -> Any:
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_CLASSES[name]), name)
+    return getattr(import_module(f"{__name__}.{_CLASSES[name]}"), name)
 
 
 def __dir__() -> list[str]:

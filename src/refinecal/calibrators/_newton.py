@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal import _kernels
 from refinecal._core.errors import warn
-from refinecal._core.sample import NOTHING, Sample
-from refinecal.calibrators.base import Floats, shares_of
+from refinecal._core.sample import NOTHING, Sample, shares_of
+from refinecal.calibrators.base import Floats
 
 FEW = 64  # parameters up to which calling LAPACK takes longer than solving
 ENOUGH = 1e-4  # share of the promised decrease that a step must keep (Armijo)

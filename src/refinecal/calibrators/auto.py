@@ -14,13 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.checks import check_whole
-from refinecal._core.sample import Sample, on_cpu
+from refinecal._core.sample import Sample, deal_at_random, row_keys
 from refinecal.calibrators._newton import mixture_weights
-from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import as_calibrator, make_calibrator
-from refinecal.calibrators.temperature import TemperatureScaling
-from refinecal.losses import get_loss
-from refinecal.resampling import deal_by_label
+from refinecal.calibrators.base import Calibrator, as_calibrator, make_calibrator
+from refinecal.losses import get_loss, row_losses
 
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -112,6 +109,7 @@ class AutoCalibrator(Calibrator):
 
     laplace = False  # the families smooth
     _weighs_rows = True
+    _steps_by = "temperature"
     names_: list[str]
     losses_: Floats
     differences_: Floats
@@ -173,11 +171,7 @@ class AutoCalibrator(Calibrator):
 
     # ---- choosing ----------------------------------------------------------------------------------------
 
-    def _step_calibrator(self) -> Calibrator:
-        return TemperatureScaling()
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).drop_weightless()
         families = self._families(sample)
         m = len(families)
         self.names_ = list(families)
@@ -301,9 +295,44 @@ def cross_validate(
             known = rows.replace(weights=total - part).drop_weightless()
             new = rows.replace(weights=part).drop_weightless().expand_soft_labels()
             fitted = [deepcopy(one)._fit_sample(known, threads) for one in families]
-            losses.append(np.stack([one._losses(new, get_loss("log")) for one in fitted], axis=1))
+            each = [row_losses(new, get_loss("log"), one._log_proba) for one in fitted]
+            losses.append(np.stack(each, axis=1))
             counts.append(np.asarray(new.weights))
     return np.minimum(np.concatenate(losses), LARGEST), np.concatenate(counts)
+
+
+def deal_by_label(sample: Sample, n_folds: int, most: int) -> tuple[Sample, Floats]:
+    """Return distinct rows, at most ``most``, and the weight of each in each fold.
+
+    Within each label, rows are assigned to folds in turn, and copies of a row at random. The order of rows
+    and the numbers of the labels do not matter.
+    """
+    rows, copies = _merge_equal_rows(sample)
+    pack = np.random.default_rng(0).permutation(rows.n)[:most]
+    rows, copies = rows.take(np.sort(pack)), copies[np.sort(pack)]
+    pack = np.argsort(np.argsort(pack))  # the rank of each row
+    first = np.empty(rows.n, dtype=np.int64)  # the fold of a single copy
+    for label in np.unique(rows.labels):
+        own = np.flatnonzero(rows.labels == label)
+        own = own[np.argsort(pack[own])]
+        first[own] = pack[own[0]] + np.arange(len(own))
+    turn = (np.arange(n_folds) - first[:, None]) % n_folds
+    parts = np.where(turn == 0, copies[:, None], 0.0)
+    several = copies >= 2
+    parts[several] = deal_at_random(copies[several], n_folds)
+    return rows, parts
+
+
+def _merge_equal_rows(sample: Sample) -> tuple[Sample, Floats]:
+    """Return the distinct rows, ordered by content, and their weights."""
+    plain = sample.replace(weights=None)
+    keys = np.stack(row_keys(plain))
+    order = np.lexsort(keys)
+    new = np.ones(sample.n, dtype=bool)
+    new[1:] = (np.diff(keys[:, order]) != 0).any(axis=0)
+    weights = np.ones(sample.n) if sample.weights is None else sample.weights
+    copies: Floats = np.bincount(np.cumsum(new) - 1, weights[order]).astype(np.float64)
+    return plain.take(order[new]), copies
 
 
 def _blend(probs: Floats, counts: Floats, near: NDArray[np.bool_], share: float) -> Floats:

@@ -1,4 +1,4 @@
-"""The base class of calibrators, and what they read from logits."""
+"""The base class of calibrators, and calibrators by name."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -7,13 +7,13 @@ import json
 import math
 from abc import ABC, abstractmethod
 from copy import deepcopy
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal import _kernels
-from refinecal._core.arrays import Array, check_threads, column_names, in_order
+from refinecal._core.arrays import check_threads, column_names, in_order
 from refinecal._core.checks import (
     HARD,
     check_keywords,
@@ -22,17 +22,13 @@ from refinecal._core.checks import (
     is_hard,
     warn_if_light,
 )
-from refinecal._core.errors import warn
-from refinecal._core.sample import Sample, on_cpu, row_slices
+from refinecal._core.errors import fail_choice, warn
+from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators._pairs import Curve
-from refinecal.losses import ProperLoss
-from refinecal.resampling import row_losses
+from refinecal.losses import ProperLoss, row_losses
 from refinecal.temperature.fit import risk_of
 
 Floats = NDArray[np.float64]
-ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 or 1
-ROUNDING = 1e-13  # scores closer than this, relative to their size, are equal
-LARGEST = 1e100  # so that squares do not overflow
 
 
 class Calibrator(ABC):
@@ -56,7 +52,7 @@ class Calibrator(ABC):
 
     @abstractmethod
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        """Learn from checked data; ``start`` is a guess of beta."""
+        """Learn from checked rows of positive weight, on the CPU; ``start`` is a guess of beta."""
 
     @abstractmethod
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -110,7 +106,7 @@ class Calibrator(ABC):
         return self._proba(self._check(logits, "logits"))
 
     def _fit_sample(self, sample: Sample, threads: int | None = None, start: float = 1.0) -> Self:
-        self._learn(sample, check_threads(threads), start)
+        self._learn(on_cpu(sample).drop_weightless(), check_threads(threads), start)
         self._remember(sample)
         return self
 
@@ -126,6 +122,7 @@ class Calibrator(ABC):
     leaves_one_out = False  # whether leave-one-out works without refitting
     is_smooth = False  # whether predictions may be rounded to float32
     _weighs_rows = False  # whether the number of rows matters apart from smoothing
+    _steps_by: str | None = None  # what compares training steps instead, where this would be slow
 
     def _fit_with_risk(self, sample: Sample, threads: int | None, start: float) -> float:
         """Learn from checked data, and return their mean log loss before calibration."""
@@ -143,15 +140,11 @@ class Calibrator(ABC):
                 + (f" {HARD}" if is_hard(sample.logits) else "")
             )
 
-    def _losses(self, sample: Sample, loss: ProperLoss) -> NDArray[np.float64]:
-        """Return the loss of each row after calibration, smoothing included."""
-        return row_losses(sample, loss, lambda logits, rows: self._log_proba(logits))
-
     def _losses_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
     ) -> NDArray[Any]:
-        """Return the loss of each row of the data it was fitted on."""
-        return self._losses(sample, loss)
+        """Return the loss of each row of the data it was fitted on, smoothing included."""
+        return row_losses(sample, loss, self._log_proba)
 
     def _loss_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
@@ -162,10 +155,6 @@ class Calibrator(ABC):
     def _copy_unfitted(self) -> Self:
         """Return a new calibrator with the same parameters."""
         return deepcopy(self)
-
-    def _step_calibrator(self) -> Calibrator:
-        """Return the calibrator that compares training steps: itself, unless that would be slow."""
-        return self
 
     def _counts_rows(self) -> bool:
         """Return whether the number of rows (the sum of the weights) matters."""
@@ -199,7 +188,7 @@ class Calibrator(ABC):
         return None
 
     def _check_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
+        if not hasattr(self, "classes_"):
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError(
@@ -324,84 +313,110 @@ def _plain(value: Any) -> Any:
     return value
 
 
-# ---- what calibrators read from logits ---------------------------------------------------------------------
-
-
-def finite_gaps(logits: Array, limit: float = ROUNDED) -> Floats:
-    """Return each logit minus the largest of its row, clipped at -limit."""
-    with np.errstate(over="ignore"):
-        gaps = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
-    return np.asarray(np.maximum(gaps, -limit, out=gaps))
-
-
-def gap_columns(logits: NDArray[Any], limit: float) -> Floats:
-    """Return the transpose of :func:`finite_gaps`, (k, n): classes first, so that loops run over samples."""
-    columns = np.empty(logits.shape[::-1])
-    _kernels.softmax_linear.fill_gaps(logits, limit, columns)
-    return columns
-
-
-def gap_limit(sample: Sample) -> float:
-    """Return how far below the largest a logit may be, which replaces -inf.
-
-    No finite gap of the sample is clipped. Probabilities of 0 that are never wrong stay below rounding; if a
-    label has probability 0, then 0 becomes half the smallest positive probability.
-    """
-    largest, wrong = 0.0, False
-    for rows in row_slices(sample.n, sample.k):
-        part = sample.logits[rows]
-        with np.errstate(over="ignore"):
-            low = float(np.subtract(part.min(), part.max(), dtype=np.float64))
-        if -low <= ROUNDED:  # no gap can be larger: the common case, without a temporary
-            largest = max(largest, -low)
-            continue
-        gaps = finite_gaps(part, np.inf)
-        finite = np.isfinite(gaps)
-        largest = max(largest, -float(gaps.min(where=finite, initial=0.0)))
-        if sample.soft is None:
-            possible = finite[np.arange(len(part)), sample.labels[rows]]
-        else:
-            possible = finite | (sample.soft[rows] <= 0)
-        wrong = wrong or not possible.all()
-    limit = largest + np.log(2) if wrong else max(largest, ROUNDED)
-    return float(min(limit, LARGEST))
-
-
-def log_odds(logits: Array, limit: float = ROUNDED) -> Floats:
-    """Return the log-odds of class 1 of two, clipped to -limit..limit."""
-    with np.errstate(over="ignore"):
-        odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
-    return np.asarray(np.clip(odds, -limit, limit, out=odds))
-
-
-def check_two_classes(sample: Sample, what: str, name: str, other: str = "temperature") -> Sample:
-    """Return the rows of positive weight, in NumPy; raise for more than two classes."""
+def check_two_classes(sample: Sample, what: str, name: str, other: str = "temperature") -> None:
+    """Raise for more than two classes."""
     if sample.k != 2:
         raise ValueError(
             f"{what} is for 2 classes, found {sample.k}: use calibrator='{name}-ovr' (one-vs-rest), or "
             f"calibrator='{other}'"
         )
-    return on_cpu(sample).drop_weightless()
 
 
-def shares_of(sample: Sample) -> Floats:
-    """Return the share of class 1 in the label of each row."""
-    return sample.labels.astype(np.float64) if sample.soft is None else sample.soft[:, 1]
+# ---- by name -----------------------------------------------------------------------------------------------
+
+# name: (module, class, parameters)
+KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "temperature": ("temperature", "TemperatureScaling", {}),
+    "affine": ("scaling", "AffineScaling", {}),
+    "quadratic": ("sigmoid", "QuadraticScaling", {}),
+    "beta": ("sigmoid", "BetaCalibration", {}),
+    "vector": ("scaling", "VectorScaling", {}),
+    "matrix": ("scaling", "MatrixScaling", {}),
+    "dirichlet": ("scaling", "DirichletCalibration", {}),
+    "structured-vector": ("scaling", "StructuredVectorScaling", {}),
+    "structured-matrix": ("scaling", "StructuredMatrixScaling", {}),
+    "ensemble-temperature": ("temperature", "EnsembleTemperatureScaling", {}),
+    "isotonic": ("isotonic", "IsotonicCalibration", {}),
+    "centred-isotonic": ("isotonic", "CentredIsotonicCalibration", {}),
+    "venn-abers": ("venn_abers", "VennAbers", {}),
+    "cross-venn-abers": ("venn_abers", "CrossVennAbers", {}),
+    "uniform-mass": ("binning", "HistogramBinning", {"strategy": "quantile"}),
+    "uniform-width": ("binning", "HistogramBinning", {"strategy": "uniform"}),
+    "scaling-binning": ("binning", "ScalingBinning", {}),
+    "spline": ("spline", "SplineCalibration", {}),
+    "one-vs-rest": ("wrappers", "OneVsRest", {}),
+    "one-vs-one": ("wrappers", "OneVsOne", {}),
+    "laplace": ("wrappers", "LaplaceSmoothing", {}),
+    "auto": ("auto", "AutoCalibrator", {}),
+}
+ALIASES = {  # names in other packages
+    "platt": "affine",
+    "sigmoid": "affine",
+    "svs": "structured-vector",
+    "sms": "structured-matrix",
+    "ets": "ensemble-temperature",
+    "centered-isotonic": "centred-isotonic",
+    "ivap": "venn-abers",
+    "cvap": "cross-venn-abers",
+    "histogram": "uniform-mass",
+}
+WRAPPERS = {"-ovr": "one-vs-rest", "-ovo": "one-vs-one"}
 
 
-def log_rows(shares: Floats) -> Floats:
-    """Return the log-probabilities of both classes, given the probability of class 1."""
-    logs = np.empty((len(shares), 2))
-    with np.errstate(divide="ignore"):
-        np.log1p(-shares, out=logs[:, 0])
-        np.log(shares, out=logs[:, 1])
-    return logs
+def make_calibrator(name: str, **params: Any) -> Calibrator:
+    """Return a new calibrator by name, not fitted yet.
+
+    Parameters
+    ----------
+    name : str
+        For any number of classes: "temperature", "vector", "matrix", "dirichlet", "structured-vector",
+        "structured-matrix", "ensemble-temperature", or "auto", which chooses. For two classes: "affine",
+        "quadratic", "beta", "isotonic", "centred-isotonic", "venn-abers", "cross-venn-abers",
+        "uniform-mass", "uniform-width", "scaling-binning", "spline"; for more classes add "-ovr"
+        (one-vs-rest) or "-ovo" (one-vs-one), as in "isotonic-ovr". Around another calibrator:
+        "one-vs-rest", "one-vs-one", "laplace". Aliases such as "platt", "svs" and "ivap" work too.
+    **params
+        Parameters of its constructor, such as ``laplace``.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> rc.make_calibrator("temperature", laplace=False)
+    TemperatureScaling(laplace=False)
+    >>> rc.make_calibrator("platt")
+    AffineScaling(laplace=True, ridge=0.0)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name is {name!r}: it must be a string such as 'temperature'")
+    ending = name[-4:].replace("_", "-")
+    if ending in WRAPPERS and WRAPPERS[ending] in KINDS:  # such as isotonic-ovr
+        params = {"calibrator": make_calibrator(name[:-4], **params)}
+        name = WRAPPERS[ending]
+    name = ALIASES.get(name, name)
+    if name.replace("_", "-") in KINDS:
+        name = name.replace("_", "-")
+    if name not in KINDS:
+        fail_choice("calibrator", name, list(KINDS), "an object with fit and predict_proba")
+    module, kind, given = KINDS[name]
+    made: Calibrator = getattr(import_module(f"refinecal.calibrators.{module}"), kind)(
+        **(given | params)
+    )
+    return made
 
 
-def log_rows_of_odds(odds: NDArray[Any]) -> Floats:
-    """Return the log-probabilities of both classes, given the log-odds of class 1."""
-    logs = np.empty((len(odds), 2))
-    rest = np.log(1 + np.exp(-np.abs(odds)))
-    np.subtract(-np.maximum(odds, 0), rest, out=logs[:, 0])
-    np.subtract(np.minimum(odds, 0), rest, out=logs[:, 1])
-    return logs
+def as_calibrator(calibrator: Any) -> Calibrator:
+    """Return a new calibrator to fit: by name, or a copy of the given object."""
+    if isinstance(calibrator, str):
+        return make_calibrator(calibrator)
+    if isinstance(calibrator, type) or not all(
+        hasattr(calibrator, part) for part in ("fit", "predict_proba")
+    ):
+        raise TypeError(
+            f"calibrator is {calibrator!r}: pass a name such as 'temperature', or an object with "
+            "fit(probs, y) and predict_proba(probs)"
+        )
+    if isinstance(calibrator, Calibrator):
+        return deepcopy(calibrator)
+    from refinecal.calibrators.wrappers import UserCalibrator
+
+    return UserCalibrator(deepcopy(calibrator))

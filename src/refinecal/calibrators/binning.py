@@ -7,22 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.checks import check_whole
-from refinecal._core.sample import Sample
-from refinecal._kernels import BORDER
-from refinecal.calibrators._pairs import Curve, steps
-from refinecal.calibrators.base import (
+from refinecal._core.sample import (
     ROUNDED,
     ROUNDING,
-    Calibrator,
-    Floats,
-    check_two_classes,
-    log_odds,
+    Sample,
+    clipped_odds,
+    deal_in_turn,
     log_rows,
     shares_of,
 )
-from refinecal.calibrators.registry import make_calibrator
+from refinecal._kernels import BORDER
+from refinecal.calibrators._pairs import Curve, steps
+from refinecal.calibrators.base import Calibrator, Floats, check_two_classes, make_calibrator
 from refinecal.calibrators.scaling import AffineScaling
-from refinecal.resampling import deal_in_turn
 
 STRATEGIES = {"quantile": "uniform-mass", "uniform": "uniform-width"}  # and the calibrator's name
 LARGEST = 1 - 2.0**-53  # float below 1
@@ -37,7 +34,7 @@ class _BinCalibrator(Calibrator):
 
     def _scores(self, logits: NDArray[Any]) -> Floats:
         """Return the scores to bin."""
-        return log_odds(logits, np.inf)
+        return clipped_odds(logits, np.inf)
 
     def _summary(self) -> str:
         return f"{len(self.shares_)} bins"
@@ -125,7 +122,7 @@ class HistogramBinning(_BinCalibrator):
                 f"strategy is {self.strategy!r}: it must be 'quantile' (bins of equal mass) or 'uniform' "
                 "(bins of equal width)"
             )
-        sample = check_two_classes(sample, "histogram binning", STRATEGIES[self.strategy])
+        check_two_classes(sample, "histogram binning", STRATEGIES[self.strategy])
         n_bins = _count_bins(self.n_bins, sample.total)
         odds, shares = merge_ties(self._scores(sample.logits)), shares_of(sample)
         if self.strategy == "quantile":
@@ -203,7 +200,7 @@ class ScalingBinning(_BinCalibrator):
         return self.scaling_.n_parameters + len(self.shares_)
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two_classes(sample, "scaling-binning", "scaling-binning")
+        check_two_classes(sample, "scaling-binning", "scaling-binning")
         first, second = _split_halves(sample) if self.split else (sample, sample)
         scaling = self.scaling
         if not isinstance(scaling, Calibrator):
@@ -214,7 +211,7 @@ class ScalingBinning(_BinCalibrator):
         self._learn_quantiles(odds, values, second.weights, n_bins)
 
     def _scores(self, logits: NDArray[Any]) -> Floats:
-        return log_odds(self.scaling_._log_proba(logits), np.inf)
+        return clipped_odds(self.scaling_._log_proba(logits), np.inf)
 
     def _curve(self) -> Curve | None:
         """Return the edges before scaling, if the scaling is an increasing line."""
@@ -300,7 +297,7 @@ def _bin_means(
 
 def _split_halves(sample: Sample) -> tuple[Sample, Sample]:
     """Split in two: by rank of the scores, copies go to the first, second, second, first ..."""
-    order = rank_rows(merge_ties(log_odds(sample.logits, np.inf)), shares_of(sample))
+    order = rank_rows(merge_ties(clipped_odds(sample.logits, np.inf)), shares_of(sample))
     mass = np.ones(sample.n) if sample.weights is None else sample.weights
     second = np.empty(sample.n)
     (second[order],) = deal_in_turn(mass[order], 4, [1], width=2)

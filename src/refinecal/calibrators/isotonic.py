@@ -6,17 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.sample import NOTHING, Sample, readonly
-from refinecal.calibrators._pairs import Curve
-from refinecal.calibrators.base import (
+from refinecal._core.sample import (
+    NOTHING,
     ROUNDING,
-    Calibrator,
-    Floats,
-    check_two_classes,
-    log_odds,
+    Sample,
+    clipped_odds,
     log_rows,
+    readonly,
     shares_of,
 )
+from refinecal.calibrators._pairs import Curve
+from refinecal.calibrators.base import Calibrator, Floats, check_two_classes
 
 LARGEST = 1e300  # stands for an infinite score: what is learned stays finite, for JSON
 
@@ -47,7 +47,7 @@ class _Corners(Calibrator):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         self._check_corners()
         corners = readonly(self.log_odds_), readonly(self.shares_)
-        return log_rows(_kernels.pav.interpolate(log_odds(logits, LARGEST), *corners))
+        return log_rows(_kernels.pav.interpolate(clipped_odds(logits, LARGEST), *corners))
 
     def _curve(self) -> Curve:
         self._check_corners()
@@ -92,7 +92,7 @@ class IsotonicCalibration(_Corners):
     """
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two_classes(sample, "isotonic calibration", "isotonic")
+        check_two_classes(sample, "isotonic calibration", "isotonic")
         scores, mass, hits = sum_scores(sample)
         first, levels = _kernels.pav.pool(mass, hits)
         self._keep(scores[first], scores[np.append(first[1:], len(scores)) - 1], levels)
@@ -134,7 +134,7 @@ class CentredIsotonicCalibration(_Corners):
     """
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two_classes(sample, "centered isotonic calibration", "centred-isotonic")
+        check_two_classes(sample, "centered isotonic calibration", "centred-isotonic")
         scores, mass, hits = sum_scores(sample)
         first, levels = _kernels.pav.pool(mass, hits)
         last = np.append(first[1:], len(scores)) - 1
@@ -153,7 +153,7 @@ class CentredIsotonicCalibration(_Corners):
 
 def sum_scores(sample: Sample) -> tuple[Floats, Floats, Floats]:
     """Return the different log-odds in order, the mass of each, and the mass of class 1 there."""
-    odds = log_odds(sample.logits, LARGEST)
+    odds = clipped_odds(sample.logits, LARGEST)
     shares = np.ascontiguousarray(shares_of(sample))
     weights = NOTHING if sample.weights is None else readonly(sample.weights)
     scores, mass, hits = _kernels.pav.sum_ties(odds, np.argsort(odds), shares, weights, ROUNDING)

@@ -10,20 +10,18 @@ from numpy.typing import NDArray
 
 from refinecal import _kernels
 from refinecal._core.checks import check_number
-from refinecal._core.sample import Sample, on_cpu
+from refinecal._core.sample import (
+    LARGEST,
+    Sample,
+    clipped_odds,
+    gap_columns,
+    gap_limit,
+    log_rows_of_odds,
+)
 from refinecal.calibrators._fits import fit_matrix, fit_vector
 from refinecal.calibrators._newton import STRONGEST, Advice, fit_logistic, fit_two
 from refinecal.calibrators._pairs import Curve, polynomial
-from refinecal.calibrators.base import (
-    LARGEST,
-    Calibrator,
-    Floats,
-    check_two_classes,
-    gap_columns,
-    gap_limit,
-    log_odds,
-    log_rows_of_odds,
-)
+from refinecal.calibrators.base import Calibrator, Floats, check_two_classes
 from refinecal.calibrators.temperature import best_beta
 
 SMALLEST = 1e-300  # of nonzero features: what is learned stays finite
@@ -50,10 +48,10 @@ class PolynomialScaling(Calibrator):
         return len(self._main)
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two_classes(sample, f"{self._kind} scaling", self._kind, "vector")
+        check_two_classes(sample, f"{self._kind} scaling", self._kind, "vector")
         self.limit_ = gap_limit(sample)
         strength, d = check_number("ridge", self.ridge), len(self._main)
-        x = log_odds(sample.logits, self.limit_)
+        x = clipped_odds(sample.logits, self.limit_)
         found = fit_logistic(
             sample,
             [x**power for power in range(d)],
@@ -65,7 +63,7 @@ class PolynomialScaling(Calibrator):
             setattr(self, name, value)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        x, (highest, *lower) = log_odds(logits, self.limit_), self._main[::-1]
+        x, (highest, *lower) = clipped_odds(logits, self.limit_), self._main[::-1]
         odds = getattr(self, highest)
         for name in lower:  # Horner's rule
             odds = getattr(self, name) + odds * x
@@ -214,10 +212,9 @@ class VectorScaling(CenteredCalibrator, DiagonalCalibrator):
         self.laplace = laplace
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
-            odds = log_odds(sample.logits, self.limit_)
+            odds = clipped_odds(sample.logits, self.limit_)
             slope, self.intercepts_ = fit_two(sample, [odds], [0.0, 0.0], VECTOR)
             self.scales_ = np.repeat(slope, 2)
             return
@@ -252,7 +249,6 @@ class _PenalizedMatrix(MatrixCalibrator):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         check_number("off_diagonal", self.off_diagonal)
         check_number("intercept", self.intercept)
-        sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
             columns = self._columns_of_two(sample.logits)
@@ -315,7 +311,7 @@ class MatrixScaling(CenteredCalibrator, _PenalizedMatrix):
     _advice = Advice("matrix scaling", "raise off_diagonal and intercept")
 
     def _columns_of_two(self, logits: NDArray[Any]) -> list[Floats]:
-        return [log_odds(logits, self.limit_)]
+        return [clipped_odds(logits, self.limit_)]
 
 
 class DirichletCalibration(_PenalizedMatrix):
@@ -377,12 +373,11 @@ class _Structured(LinearCalibrator):
         probs += 1 / ((n + 1) * len(gaps))
         return np.asarray(np.log(probs, out=probs))
 
-    def _first_step(self, sample: Sample, threads: int, start: float) -> tuple[Sample, Floats]:
-        """Learn the temperature; return the rows with a weight, and their features."""
-        sample = on_cpu(sample).drop_weightless()
+    def _first_step(self, sample: Sample, threads: int, start: float) -> Floats:
+        """Learn the temperature; return the features of the rows."""
         self.limit_, self.n_samples_ = gap_limit(sample), sample.total
         self.first_beta_ = best_beta(sample, self.limit_, threads, start)
-        return sample, self._features(sample.logits)
+        return self._features(sample.logits)
 
 
 class StructuredVectorScaling(_Structured, DiagonalCalibrator):
@@ -432,7 +427,7 @@ class StructuredVectorScaling(_Structured, DiagonalCalibrator):
         k, strength = sample.k, sample.k / sample.total
         on_scale = strength * check_number("diagonal", self.diagonal)
         on_shift = strength * check_number("intercept", self.intercept)
-        sample, logs = self._first_step(sample, threads, start)
+        logs = self._first_step(sample, threads, start)
         if k == 2:
             away, self.intercepts_ = _fit_two_scales(
                 sample, logs, on_scale, on_shift, STRUCTURED_VECTOR
@@ -504,7 +499,7 @@ class StructuredMatrixScaling(_Structured, MatrixCalibrator):
         on_diagonal = strength * check_number("diagonal", self.diagonal)
         off_diagonal = strength * (k - 1) * check_number("off_diagonal", self.off_diagonal)
         on_shift = strength * check_number("intercept", self.intercept)
-        sample, logs = self._first_step(sample, threads, start)
+        logs = self._first_step(sample, threads, start)
         if k == 2:
             # Only differences D between an entry on the diagonal and the other in its column matter: D is
             # cheapest as D * off / (on + off) and -D * on / (on + off), at D**2 * on * off / (on + off).

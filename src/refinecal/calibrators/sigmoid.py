@@ -9,18 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice
-from refinecal._core.sample import Sample
+from refinecal._core.sample import Sample, clipped_odds, gap_limit, log_rows_of_odds, shares_of
 from refinecal.calibrators._newton import Advice, fit_logistic
 from refinecal.calibrators._pairs import Curve
-from refinecal.calibrators.base import (
-    Calibrator,
-    Floats,
-    check_two_classes,
-    gap_limit,
-    log_odds,
-    log_rows_of_odds,
-    shares_of,
-)
+from refinecal.calibrators.base import Calibrator, Floats, check_two_classes
 from refinecal.calibrators.scaling import PolynomialScaling
 
 LOG2 = float(np.log(2))
@@ -122,9 +114,9 @@ class BetaCalibration(Calibrator):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         if self.parameters not in ("abm", "ab", "am", "a"):
             fail_choice("parameters", self.parameters, ["abm", "ab", "am", "a"], "one of them")
-        sample = check_two_classes(sample, "beta calibration", "beta", "vector")
+        check_two_classes(sample, "beta calibration", "beta", "vector")
         self.limit_ = gap_limit(sample)
-        down, up = log_rows_of_odds(log_odds(sample.logits, self.limit_)).T
+        down, up = log_rows_of_odds(clipped_odds(sample.logits, self.limit_)).T
         middle = 0.0 if self.parameters.endswith("m") else LOG2
         slopes = [up + middle, -down - middle]
         if "b" not in self.parameters:
@@ -134,7 +126,7 @@ class BetaCalibration(Calibrator):
         self.intercept_ = intercept + middle * (self.shape_a_ - self.shape_b_)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        down, up = log_rows_of_odds(log_odds(logits, self.limit_)).T
+        down, up = log_rows_of_odds(clipped_odds(logits, self.limit_)).T
         return log_rows_of_odds(self.shape_a_ * up - self.shape_b_ * down + self.intercept_)
 
     def _curve(self) -> Curve:

@@ -15,19 +15,18 @@ from numpy.typing import NDArray
 
 from refinecal import _kernels
 from refinecal._core.checks import check_number, check_whole
-from refinecal._core.sample import Sample
-from refinecal.calibrators._newton import Advice, minimize_newton
-from refinecal.calibrators._pairs import Curve
-from refinecal.calibrators.base import (
-    Calibrator,
-    Floats,
-    check_two_classes,
+from refinecal._core.sample import (
+    Sample,
+    clipped_odds,
+    deal_at_random,
+    deal_in_turn,
     gap_limit,
-    log_odds,
     shares_of,
 )
+from refinecal.calibrators._newton import Advice, minimize_newton
+from refinecal.calibrators._pairs import Curve
+from refinecal.calibrators.base import Calibrator, Floats, check_two_classes
 from refinecal.calibrators.binning import merge_ties, rank_rows
-from refinecal.resampling import deal_at_random, deal_in_turn
 
 PENALTIES = 10.0 ** np.arange(1.0, -9, -1)  # from a line to nearly free
 PER_KNOT = 10  # samples per knot beyond the two of a line
@@ -110,14 +109,14 @@ class SplineCalibration(Calibrator):
         return f"{len(self.knots_)} knots, penalty_={self.penalty_:.3g}"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two_classes(sample, "spline calibration", "spline")
+        check_two_classes(sample, "spline calibration", "spline")
         n_knots = check_whole("n_knots", self.n_knots, 2, ", which makes a line")
         penalties = PENALTIES
         if self.penalty is not None:
             otherwise = ", or None to choose it by cross-validation"
             penalties = np.array([check_number("penalty", self.penalty, otherwise)])
         self.limit_ = gap_limit(sample)
-        odds = merge_ties(log_odds(sample.logits, self.limit_))
+        odds = merge_ties(clipped_odds(sample.logits, self.limit_))
         shares = shares_of(sample)
         order = rank_rows(odds, shares)  # for the folds
         self.knots_ = _choose_knots(odds[order], min(n_knots, 2 + int(sample.total / PER_KNOT)))
@@ -135,7 +134,7 @@ class SplineCalibration(Calibrator):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         if self.pieces_.shape != (len(self.knots_) + 1, 4):  # in a damaged file
             raise ValueError("pieces_ must have one row more than knots_, of four numbers")
-        pieces, u = _place(log_odds(logits, self.limit_), self.knots_)
+        pieces, u = _place(clipped_odds(logits, self.limit_), self.knots_)
         c0, c1, c2, c3 = self.pieces_.T[:, pieces]
         inside = np.where((pieces > 0) & (pieces < len(self.knots_)), u, 0.0)
         odds = c0 + c1 * u + inside**2 * (c2 + c3 * inside)

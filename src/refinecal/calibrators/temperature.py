@@ -8,12 +8,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.sample import Sample, log_softmax, on_cpu, scale_logits
+from refinecal._core.sample import (
+    Sample,
+    finite_gaps,
+    gap_columns,
+    gap_limit,
+    log_softmax,
+    scale_logits,
+)
 from refinecal.calibrators._newton import even_weights, mixture_weights
 from refinecal.calibrators._pairs import Curve, polynomial
-from refinecal.calibrators.base import Calibrator, finite_gaps, gap_columns, gap_limit
-from refinecal.losses import LogLoss, ProperLoss
-from refinecal.resampling import losses_at
+from refinecal.calibrators.base import Calibrator
+from refinecal.losses import LogLoss, ProperLoss, losses_at
 from refinecal.temperature.fit import fit_sample, fit_with_risk
 
 Array = NDArray[np.float64]
@@ -94,8 +100,9 @@ class TemperatureScaling(Calibrator):
     def _loss_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
     ) -> float:
-        is_log = type(loss) is LogLoss
-        return self.loss_ if is_log else super()._loss_in_sample(sample, loss, threads)
+        if type(loss) is LogLoss:
+            return self.loss_
+        return sample.mean(self._losses_in_sample(sample, loss, threads))
 
     def _fit_with_risk(self, sample: Sample, threads: int | None, start: float) -> float:
         """Learn from checked data, which may be on another device; the first read also gives the risk."""
@@ -166,7 +173,6 @@ class EnsembleTemperatureScaling(Calibrator):
         return f"first_beta_={self.first_beta_:.4g}, weights_={self.weights_.round(4).tolist()}"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         self.first_beta_ = best_beta(sample, self.limit_, threads, start)
         tempered = self.first_beta_ * finite_gaps(sample.logits, self.limit_)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from refinecal import _kernels
 from refinecal._core.checks import check_whole
-from refinecal._core.sample import Sample, log_softmax, readonly
+from refinecal._core.sample import ROUNDING, Sample, clipped_odds, log_softmax, readonly
 from refinecal.calibrators._pairs import Curve, steps
-from refinecal.calibrators.base import ROUNDING, Calibrator, Floats, check_two_classes, log_odds
+from refinecal.calibrators.base import Calibrator, Floats, check_two_classes
 from refinecal.calibrators.isotonic import LARGEST, sum_scores
 from refinecal.resampling import folds
 
@@ -92,7 +92,7 @@ class VennAbers(_Intervals):
         return f"{len(self.lower_shares_)} and {len(self.upper_shares_)} steps"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two_classes(sample, "Venn-Abers calibration", "venn-abers")
+        check_two_classes(sample, "Venn-Abers calibration", "venn-abers")
         scores, mass, hits = sum_scores(sample)
         unit = 1.0
         if mass.sum() > MOST:
@@ -110,7 +110,7 @@ class VennAbers(_Intervals):
 
     def _interval(self, logits: NDArray[Any]) -> Floats:
         """Look up p0 at the next score below, p1 at the next above."""
-        odds = log_odds(logits, LARGEST)
+        odds = clipped_odds(logits, LARGEST)
         margin = ROUNDING * np.maximum(1, np.abs(odds))
         first, last = readonly(self.lower_log_odds_), readonly(self.upper_log_odds_)
         lower = self.lower_shares_[_kernels.pav.count_knots(odds + margin, first)]
@@ -188,7 +188,7 @@ class CrossVennAbers(_Intervals):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         n_folds = check_whole("n_folds", self.n_folds, 2)
         seed = check_whole("random_state", self.random_state, 0)
-        sample = check_two_classes(sample, "cross Venn-Abers calibration", "cross-venn-abers")
+        check_two_classes(sample, "cross Venn-Abers calibration", "cross-venn-abers")
         parts: list[Any] = [slice(None)]
         if sample.n > 1:
             parts = [test for _, test in folds(sample, min(n_folds, sample.n), None, seed)]

@@ -1,4 +1,4 @@
-"""Calibrators built on others: one-vs-rest, one-vs-one, and smoothing."""
+"""Calibrators built on others: one-vs-rest, one-vs-one, smoothing, and custom objects."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -10,10 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.sample import Sample, log_odds, log_softmax, on_cpu
+from refinecal._core.sample import Sample, log_odds, log_softmax
 from refinecal.calibrators._pairs import Curves, couple, evaluate, pack, polynomial
-from refinecal.calibrators.base import Calibrator, Floats
-from refinecal.calibrators.registry import as_calibrator
+from refinecal.calibrators.base import Calibrator, Floats, as_calibrator
 
 NUMBERS = 2**22  # worked on together: 32 MB
 NEAR = 2**19  # numbers that stay in a cache, 4 MB
@@ -97,14 +96,62 @@ class LaplaceSmoothing(_Wrapper):
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         try:
-            self.calibrator_ = as_calibrator(self.calibrator)._fit_sample(
-                on_cpu(sample), threads, start
-            )
+            self.calibrator_ = as_calibrator(self.calibrator)._fit_sample(sample, threads, start)
         except ValueError as error:  # name the inner calibrator
             raise ValueError(f"LaplaceSmoothing of {self.calibrator}: {error}") from error
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return self.calibrator_._map(logits)
+
+
+class UserCalibrator(Calibrator):
+    """Any object with ``fit(probs, y)`` and ``predict_proba(probs)``, such as a classifier."""
+
+    laplace = False
+
+    def __init__(self, user: Any) -> None:
+        self.user = user
+
+    @property
+    def n_parameters(self) -> int:
+        raise AttributeError(
+            "the number of parameters is only known for calibrators of this package"
+        )
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        sample = sample.expand_soft_labels()
+        probs = np.exp(log_softmax(sample.logits))
+        if sample.weights is None:
+            self.user.fit(probs, sample.labels)
+            return
+        try:
+            self.user.fit(probs, sample.labels, sample_weight=sample.weights)
+        except TypeError as error:
+            raise TypeError(
+                f"{type(self.user).__name__}.fit takes no sample_weight: omit sample_weight= and soft "
+                "labels"
+            ) from error
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        k = logits.shape[1]
+        found = np.asarray(self.user.predict_proba(np.exp(log_softmax(logits))), dtype=np.float64)
+        if found.ndim == 1:
+            found = np.stack([1 - found, found], axis=1)
+        known = np.asarray(getattr(self.user, "classes_", np.arange(k))).astype(int)
+        name = f"{type(self.user).__name__}.predict_proba"
+        expected = len(logits), len(known)
+        if found.shape != expected:
+            raise ValueError(f"{name} returned shape {found.shape}, expected {expected}")
+        good = (found >= 0).all(axis=1) & (np.abs(found.sum(axis=1) - 1) <= 1e-3)
+        if not good.all():
+            row = int(np.flatnonzero(~good)[0])
+            raise ValueError(
+                f"{name} returned {found[row]} for one row: it must return probabilities that sum to 1"
+            )
+        probs = np.zeros((len(logits), k))
+        probs[:, known] = found  # a class missing from a fold has probability 0
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(probs))
 
 
 class _BinaryProblems(_Wrapper):
@@ -131,7 +178,6 @@ class _BinaryProblems(_Wrapper):
         """Return the binary problems."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).drop_weightless()
         self.calibrators_, members, expected = [], [], []
         for problem in [sample] if sample.k == 2 else self._problems(sample):
             weights = np.ones(problem.n) if problem.weights is None else problem.weights

@@ -50,14 +50,14 @@ def list_models() -> Sequence[str]:
 
 def list_calibrators() -> list[str]:
     """Return the names of the calibrators."""
-    from refinecal.calibrators.registry import KINDS, WRAPPERS
+    from refinecal.calibrators.base import KINDS, WRAPPERS
 
     return [name for name in KINDS if name not in (*WRAPPERS.values(), "laplace")]
 
 
 def list_variants() -> list[str]:
     """Return other names of calibrators, and those of one-vs-rest and one-vs-one."""
-    from refinecal.calibrators.registry import ALIASES, WRAPPERS
+    from refinecal.calibrators.base import ALIASES, WRAPPERS
 
     wrapped = (f"{name}{ending}" for ending in WRAPPERS for name in list_calibrators())
     return [*ALIASES, *wrapped]

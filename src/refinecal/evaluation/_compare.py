@@ -20,8 +20,7 @@ from refinecal.calibrators.base import Calibrator
 from refinecal.evaluation._paired import Difference, paired_difference
 from refinecal.evaluation._single import check_groups, check_titles, evaluate_sample
 from refinecal.evaluation._summary import Evaluation
-from refinecal.losses import get_loss
-from refinecal.resampling import losses_at
+from refinecal.losses import get_loss, losses_at
 
 Floats = NDArray[np.float64]
 KINDS = ("log", "brier", "refinement", "brier_refinement")

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.arrays import check_threads, to_floats
 from refinecal._core.checks import check_keywords, check_number, check_sample, check_weights
 from refinecal._core.files import plain
-from refinecal.losses import ProperLoss, get_loss
-from refinecal.resampling import losses_at
+from refinecal.losses import ProperLoss, get_loss, losses_at
 
 NORMAL_95 = 1.959963984540054  # the 97.5% quantile of the normal distribution
 

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.arrays import check_threads, is_missing, to_numpy
 from refinecal._core.checks import check_keywords, check_sample
 from refinecal._core.sample import Sample
-from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import UserCalibrator, as_calibrator
+from refinecal.calibrators.base import Calibrator, as_calibrator
 from refinecal.decomposition import Decomposition
 from refinecal.evaluation._summary import ClassSummary, Evaluation
 from refinecal.losses import get_loss
@@ -127,7 +126,7 @@ def _decompositions(
     """Return the decompositions of both losses, fitting the calibrator once."""
     fitted._warn_if_infinite(float(sums.log.sum() / sums.total), sample)
     fitted._fit_sample(sample, threads)
-    found = fitted.user if isinstance(fitted, UserCalibrator) else fitted
+    found = getattr(fitted, "user", fitted)
     terms = []
     for name, total in (("log", sums.log.sum()), ("brier", sums.brier.sum())):
         loss, risk = get_loss(name), float(total / sums.total)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.decomposition import Decomposition
-from refinecal.losses import get_loss
+from refinecal.losses import get_loss, losses_at
 from refinecal.metrics._scores import (
     accuracy,
     auroc,
@@ -27,7 +27,6 @@ from refinecal.metrics._statistics import ks_statistic, kuiper_statistic, spiege
 from refinecal.metrics._variational import lp_calibration_error
 from refinecal.metrics.bins import ece, mce, overconfidence, underconfidence
 from refinecal.metrics.smoothing import smooth_ece
-from refinecal.resampling import losses_at
 from refinecal.temperature.fit import fit_sample
 
 # ---- one step's predictions --------------------------------------------------------------------------------

@@ -14,10 +14,9 @@ from refinecal._core.arrays import check_threads, map_rows
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import NOTHING, Sample, readonly
-from refinecal.losses import get_loss
+from refinecal.losses import get_loss, losses_at
 from refinecal.metrics.events import Inputs, read
 from refinecal.metrics.tally import areas_of, mean_area
-from refinecal.resampling import losses_at
 from refinecal.temperature.fit import risk_of
 
 AVERAGES = ("macro", "weighted", None)

@@ -13,7 +13,7 @@ from refinecal._core.arrays import check_threads
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample, log_odds, log_softmax
-from refinecal.calibrators.registry import as_calibrator
+from refinecal.calibrators.base import as_calibrator
 from refinecal.decomposition import check_cv, fit_folds
 from refinecal.metrics.events import Inputs, read
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.arrays import map_threads
 from refinecal._core.sample import NOTHING, Sample, readonly, softmax
-from refinecal.losses import get_loss
+from refinecal.losses import get_loss, losses_at
 from refinecal.metrics.bins import N_BINS
-from refinecal.resampling import losses_at
 
 Floats = NDArray[np.float64]
 PART = 2**16  # rows per task of a thread

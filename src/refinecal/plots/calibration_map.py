@@ -24,7 +24,7 @@ from refinecal.plots.style import (
     tint,
     write_title,
 )
-from refinecal.temperature.search import MAX_BETA
+from refinecal.temperature.fit import MAX_BETA
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

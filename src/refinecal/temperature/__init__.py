@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from refinecal.temperature.fit import TemperatureFit, fit_temperature
-from refinecal.temperature.search import MAX_BETA
+from refinecal.temperature.fit import MAX_BETA, TemperatureFit, fit_temperature
 
 if TYPE_CHECKING:
     from refinecal.calibrators.temperature import TemperatureScaling as TemperatureScaling

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from refinecal._core.sample import Sample
-from refinecal.temperature.search import FINE_32, FINE_64, ROUNDING_32, ROUNDING_64, Point
+from refinecal.temperature.fit import FINE_32, FINE_64, ROUNDING_32, ROUNDING_64, Point
 
 CHUNK = 2**24  # elements per pass: bounds the temporaries on the device
 

@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import log_softmax
-from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import as_calibrator
+from refinecal.calibrators.base import Calibrator, as_calibrator
 from refinecal.metrics import Metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.training.predictions import Predictions, smooth

@@ -22,13 +22,12 @@ from refinecal import _kernels
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import NOTHING, Sample
 from refinecal.experiments.plan import METRIC_NAMES
-from refinecal.losses import get_loss
+from refinecal.losses import get_loss, losses_at
 from refinecal.metrics import BUILT_IN, Metric, get_metric
 from refinecal.metrics.tally import areas_of_logits, mean_area
-from refinecal.resampling import SMALL_CHANGE, deal_shuffled, leave_one_out, losses_at
+from refinecal.resampling import SMALL_CHANGE, deal_shuffled, leave_one_out
 from refinecal.stopping import RefinementMonitor
-from refinecal.temperature.fit import KernelReader, fit_sample
-from refinecal.temperature.search import MAX_BETA
+from refinecal.temperature.fit import MAX_BETA, KernelReader, fit_sample
 
 Floats = NDArray[np.float64]
 LOG = get_loss("log")
