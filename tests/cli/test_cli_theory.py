@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from rich.console import Console as RichConsole
 
 from refinecal.cli._console import Console
-from refinecal.cli._theory_options import Bar, parse_numbers, parse_rates
+from refinecal.cli._theory_options import Bar, parse_numbers, parse_rate
 from refinecal.cli.theory import theory_app
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
@@ -170,8 +170,8 @@ def test_heatmap_as_json_is_one_object():
 def test_lists_of_numbers_are_read():
     assert_allclose(parse_numbers("--ratios", "0.1:10:21"), np.logspace(-1, 1, 21))
     assert parse_numbers("--ratios", "1") == [1.0]
-    assert parse_rates("--bayes-errors", "1%,0.1, 20 %") == [0.01, 0.1, 0.2]
-    assert_allclose(parse_rates("--bayes-errors", "1%:25%:3"), [0.01, 0.05, 0.25])
+    assert parse_numbers("--bayes-errors", "1%,0.1, 20 %", parse_rate) == [0.01, 0.1, 0.2]
+    assert_allclose(parse_numbers("--bayes-errors", "1%:25%:3", parse_rate), [0.01, 0.05, 0.25])
 
 
 def test_a_rate_may_be_in_percent():

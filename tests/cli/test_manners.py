@@ -19,7 +19,7 @@ from sklearn.metrics import log_loss
 
 from refinecal.cli._console import clean, use_option_names
 from refinecal.cli.app import app
-from refinecal.report.terminal import fit_columns
+from refinecal.report.terminal import build_table
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -217,7 +217,7 @@ def test_columns_are_left_out_in_the_order_given():
         ([1, 2], needed - 1, [0, 2]),
         ([2, 1], None, [0, 1, 2]),
     ):
-        assert fit_columns(columns, rows, [0], spare, room) == kept
+        assert build_table(columns, rows, [0], spare, room)[1] == kept
 
 
 def test_compare_fits_narrow_terminals(scores):

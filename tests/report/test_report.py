@@ -22,7 +22,7 @@ from refinecal.evaluation.verdict import cautions, verdict
 from refinecal.plots.style import PALETTE
 from refinecal.report import Card, Column, Figure, Page, Section, Table, render, save_figures, write
 from refinecal.report.figures import to_svg
-from refinecal.report.page import LONGEST, shorten, show, show_column
+from refinecal.report.page import LONGEST, shorten, show, show_cells
 from refinecal.report.render import DARK, DARK_PLOT, LIGHT, LIGHT_PLOT
 
 NAN, INF = math.nan, math.inf
@@ -309,13 +309,13 @@ def test_four_digits_are_kept_of_any_number(size, sign):
 
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=8))
 def test_numbers_of_one_size_have_common_decimals(values):
-    texts = [cell.text for cell in show_column(Column("c"), values)]
+    texts = [row[0].text for row in show_cells(Table("", ["c"], [[each] for each in values]))[2]]
     assert len({len(text.partition(".")[2]) for text in texts}) == 1
 
 
 def test_numbers_of_many_sizes_each_keep_four_digits():
-    texts = [cell.text for cell in show_column(Column("c"), [12345.6, 0.00123456, 3])]
-    assert texts == ["12,346", "0.001235", "3"]
+    rows = show_cells(Table("", ["c"], [[12345.6], [0.00123456], [3]]))[2]
+    assert [row[0].text for row in rows] == ["12,346", "0.001235", "3"]
 
 
 # ---- figures ---------------------------------------------------------------------------------------------

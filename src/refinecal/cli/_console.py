@@ -126,18 +126,19 @@ class Console:
         """
         if self.as_json or self.quiet:
             return
-        from refinecal.report.terminal import build_table, fit_columns
+        from refinecal.report.terminal import build_table
 
         known = [each for each in spare if not isinstance(each, str) or each in columns]
         places = [columns.index(each) if isinstance(each, str) else each for each in known]
         columns, *rows = (
             [clean(" ".join(cell.splitlines())) for cell in row] for row in (columns, *rows)
         )
-        kept = fit_columns(columns, rows, left, places, self.room)
-        names, cells = [columns[j] for j in kept], [[row[j] for j in kept] for row in rows]
-        aligned = [kept.index(j) for j in left if j in kept]
-        self.out.print(build_table(names, cells, aligned, self.room))
-        hidden = [name for j, name in enumerate(columns) if j not in kept]
+        # The lines of a file or a pipe may be of any length.
+        is_known = self.out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+        room = self.out.width if is_known else None
+        table, shown = build_table(columns, rows, left, places, room)
+        self.out.print(table)
+        hidden = [name for j, name in enumerate(columns) if j not in shown]
         if hidden:
             self.tell(f"Hidden (terminal too narrow): {', '.join(hidden)}")
 
@@ -154,12 +155,6 @@ class Console:
             from refinecal.report.terminal import show
 
             show(page, self)
-
-    @property
-    def room(self) -> int | None:
-        """Width of the terminal; ``None`` for a file or a pipe, where lines may be of any length."""
-        known = self.out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
-        return self.out.width if known else None
 
     def result(self, value: Any) -> None:
         """Write the result as JSON."""

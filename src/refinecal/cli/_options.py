@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,12 +29,17 @@ def complete_column(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def column(name: str, help: str, *short: str, **more: Any) -> Any:
-    """Return an option that names a column."""
-    look: Any = {"metavar": "COL", "rich_help_panel": TABLE, "autocompletion": complete_column}
-    return typer.Option(name, *short, help=help, **(look | more))
+def _make(look: dict[str, Any], *words: str, **more: Any) -> Any:
+    """Return an option with these names and, unless it is passed as such, their help after them."""
+    names = words if "help" in more else words[:-1]
+    return typer.Option(*names, **({"help": words[-1]} | look | more))
 
 
+COLUMN = {"metavar": "COL", "rich_help_panel": TABLE, "autocompletion": complete_column}
+column = partial(_make, COLUMN)  # an option that names a column
+number = partial(_make, {"metavar": "N", "rich_help_panel": MODEL})
+file = partial(_make, {"metavar": "PATH", "rich_help_panel": OUTPUT})  # or a folder
+flag = partial(_make, {"metavar": "", "rich_help_panel": OUTPUT})  # without a value
 Names = Sequence[str] | Callable[[], Sequence[str]]  # a function is called when a command runs
 
 
@@ -60,27 +66,11 @@ def choice(*options: str, names: Names, help: str, more: Names = ()) -> Any:
     return typer.Option(*options, help=help, callback=check, **look)
 
 
-def number(name: str, help: str, **more: Any) -> Any:
-    """Return an option that is a number."""
-    return typer.Option(name, help=help, **({"metavar": "N", "rich_help_panel": MODEL} | more))
-
-
-def file(*names: str, help: str, **more: Any) -> Any:
-    """Return an option that is a file or folder."""
-    look = {"metavar": "PATH", "rich_help_panel": OUTPUT}
-    return typer.Option(*names, help=help, **(look | more))
-
-
-def flag(*names: str, help: str, **more: Any) -> Any:
-    """Return an option without a value."""
-    return typer.Option(*names, help=help, **({"metavar": "", "rich_help_panel": OUTPUT} | more))
-
-
 Json = Annotated[bool, flag("--json", help="Print one JSON object instead of tables.")]
 Quiet = Annotated[bool, flag("--quiet", "-q", help="Print errors only.")]
 Verbose = Annotated[bool, flag("--verbose", "-v", help="Print more, and tracebacks of errors.")]
 Seed = Annotated[int, number("--seed", "Random seed.", min=0)]
-Target = Annotated[str, column("--target", "Column of the label.", "-t")]
+Target = Annotated[str, column("--target", "-t", help="Column of the label.")]
 Weight = Annotated[str | None, column("--weight", "Column of sample weights.")]
 CSV: Any = {"metavar": "CHAR", "rich_help_panel": TABLE}
 Delimiter = Annotated[

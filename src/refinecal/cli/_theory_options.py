@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,16 +73,8 @@ def check_table(given: str) -> str:
     return given
 
 
-def positive(name: str, help: str) -> Any:
-    """Return an option whose value is a positive number."""
-    return number(name, help, parser=parse_positive)
-
-
-def rate(name: str, help: str) -> Any:
-    """Return an option whose value is an error rate, such as 0.1 or 10%."""
-    return number(name, help, parser=parse_rate)
-
-
+positive = partial(number, parser=parse_positive)
+rate = partial(number, parser=parse_rate)  # such as 0.1 or 10%
 Ratio = Annotated[float, positive("--ratio", "Number of features per training row, p/n.")]
 Law = Annotated[
     str, number("--spectrum", f"Distribution of covariance eigenvalues: {LAWS}.", metavar="LAW")
@@ -162,6 +155,8 @@ def parse_numbers(
     [0.1, 1.0, 10.0]
     >>> parse_numbers("--ratios", "0.5, 2")
     [0.5, 2.0]
+    >>> parse_numbers("--bayes-errors", "1%,0.2", parse_rate)
+    [0.01, 0.2]
     """
     import numpy as np
 
@@ -179,15 +174,6 @@ def parse_numbers(
     except typer.BadParameter as error:
         raise typer.BadParameter(error.message, param_hint=option) from None
     return [float(f"{value:.12g}") for value in values]
-
-
-def parse_rates(option: str, text: str) -> list[float]:
-    """Return the error rates of an option, as :func:`parse_numbers` does; they may be in percent.
-
-    >>> parse_rates("--bayes-errors", "1%,0.2")
-    [0.01, 0.2]
-    """
-    return parse_numbers(option, text, parse_rate)
 
 
 @contextmanager

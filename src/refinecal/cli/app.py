@@ -1,6 +1,7 @@
 """All commands. A command is imported when it is called or listed, and nothing heavy before it runs."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -52,11 +53,24 @@ class PlainGroup(PlainHelp, TyperGroup):
     """A group of commands with plain help."""
 
 
-class Commands(Mapping[str, Any]):
-    """The commands by name, each imported when it is first asked for."""
+@cache
+def load(name: str) -> Any:
+    """Return a command, imported when it is first asked for."""
+    place = COMMANDS[name]
+    found = getattr(import_module(f"refinecal.cli.{name}"), place)
+    is_group = isinstance(found, typer.Typer)
+    group = found if is_group else typer.Typer(rich_markup_mode="rich")
+    if not is_group:
+        group.command(name, epilog=found.__epilog__)(found)
+    for info in group.registered_commands:
+        info.cls = PlainCommand
+    group.info.cls = PlainGroup
+    commands = get_group(group)  # unlike get_command, without options for completion
+    return commands if is_group else commands.commands[name]
 
-    def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
+
+class Commands(Mapping[str, Any]):
+    """The commands by name."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -65,19 +79,7 @@ class Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            place = COMMANDS[name]
-            found = getattr(import_module(f"refinecal.cli.{name}"), place)
-            is_group = isinstance(found, typer.Typer)
-            group = found if is_group else typer.Typer(rich_markup_mode="rich")
-            if not is_group:
-                group.command(name, epilog=found.__epilog__)(found)
-            for info in group.registered_commands:
-                info.cls = PlainCommand
-            group.info.cls = PlainGroup
-            commands = get_group(group)  # unlike get_command, without options for completion
-            self._loaded[name] = commands if is_group else commands.commands[name]
-        return self._loaded[name]
+        return load(name)
 
 
 class AllCommands(PlainGroup):

@@ -45,12 +45,7 @@ def compare(
     check_report(report, predictions)
     with console.show_warnings("log loss is infinite"):
         read = read_same_rows(
-            predictions,
-            target,
-            logits=logits,
-            weight=weight,
-            delimiter=delimiter,
-            decimal=decimal,
+            predictions, target, logits=logits, weight=weight, delimiter=delimiter, decimal=decimal
         )
         models = {name: clip_probabilities(each, clip) for name, each in read.items()}
         notes = clip_note(clip)

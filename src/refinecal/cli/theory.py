@@ -36,7 +36,7 @@ from refinecal.cli._theory_options import (
     explain_failures,
     parse_law,
     parse_numbers,
-    parse_rates,
+    parse_rate,
     positive,
     rate,
     write_figure,
@@ -77,8 +77,7 @@ def curve(
     method: Method = "logistic",
     loss: Loss = "log",
     lam_min: Annotated[
-        float | None,
-        positive("--lam-min", "Smallest λ of the figure (default: below all minima)."),
+        float | None, positive("--lam-min", "Smallest λ of the figure (default: below all minima).")
     ] = None,
     lam_max: Annotated[
         float | None, positive("--lam-max", "Largest λ of the figure (default: above all minima).")
@@ -214,8 +213,7 @@ def heatmap(
         ),
     ] = None,
     ratios: Annotated[
-        str,
-        number("--ratios", f"Numbers of features per training row: {LIST}.", metavar="LIST"),
+        str, number("--ratios", f"Numbers of features per training row: {LIST}.", metavar="LIST")
     ] = "0.1:10:21",
     bayes_errors: Annotated[
         str,
@@ -250,7 +248,10 @@ def heatmap(
     table_path = check_figure(out, table)
     assert table_path is not None
     laws = [parse_law(text) for text in spectrum] if spectrum else paper_spectra()
-    axes = (parse_numbers("--ratios", ratios), parse_rates("--bayes-errors", bayes_errors))
+    axes = (
+        parse_numbers("--ratios", ratios),
+        parse_numbers("--bayes-errors", bayes_errors, parse_rate),
+    )
     with console.show_warnings(), explain_failures(), Bar(console, "cells") as bar:
         maps = compute(laws, *axes, method=method, loss=loss, processes=processes, progress=bar)
     names = {"method": method, "loss": loss}

@@ -125,7 +125,7 @@ def gain(
             raise ValueError(re.sub(r"^y\b", repr(target), message)) from error
     features = describe_features(schema, encoding, X.shape[1], found)
     data = {"table": table, "target": target, **found.to_dict(), "columns": schema.table_of_kinds()}
-    console.show(gain_page(found, features, read.num_rows, data, verbose))
+    console.show(gain_page(found, schema, features, read.num_rows, data, verbose))
 
 
 def _check_classes(schema: Schema, positive: str | None) -> None:
@@ -170,26 +170,22 @@ def _encode(
 
 
 def gain_page(
-    found: GainPrediction, features: str, n_rows: int, data: Mapping[str, Any], verbose: bool
+    found: GainPrediction,
+    schema: Schema,
+    features: str,
+    n_rows: int,
+    data: Mapping[str, Any],
+    verbose: bool,
 ) -> Page:
     """Return both choices of C with their losses, the prediction in words, and how far to trust it."""
     from refinecal.report import Column, Page, Section, Table, Written
+    from refinecal.report.of_fit import columns_table
     from refinecal.theory.assumptions import CHOSEN
     from refinecal.theory.gain import describe_interval, show_percent
 
     rows = count(found.n_rows, "training row")
     if found.n_rows != n_rows:
         rows += f" (the table has {count(n_rows, 'row')})"
-    kinds = [list(row.values()) for row in data["columns"]]
-    names: list[str | Column] = [
-        "column",
-        "kind",
-        Column("missing", spare=3),
-        Column("distinct", spare=2),
-    ]
-    columns = Table(
-        "Columns", [*names, Column("note", spare=1)], kinds, terminal=verbose * len(kinds)
-    )
     losses: dict[str, tuple[float | None, float]] = {
         "risk": (found.loss_by_risk, found.loss_by_risk_calibrated),
         "refinement": (None, found.loss_by_refinement),
@@ -203,13 +199,9 @@ def gain_page(
             ends = f"{significant(low, 2) if low < NO_PENALTY else '1,000'} or more"
         numbers = [Written(significant(lam, 3), lam), Written(significant(C, 3), C)]
         choices.append(["loss" if by == "risk" else by, *numbers, Written(ends, low), *cells])
-    header: list[str | Column] = [
-        "chosen by",
-        Column("λ", spare=1),
-        "C",
-        "range of C",
-    ]
+    header: list[str | Column] = ["chosen by", Column("λ", spare=1), "C", "range of C"]
     table = Table("Choices of C", [*header, "log loss", "calibrated"], choices, terminal=2)
+    columns = columns_table(schema, verbose * len(data["columns"]))
     points = [features]
     if abs(found.gain_affine - found.gain) > WORTH_SAYING:
         points.append(

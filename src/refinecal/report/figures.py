@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping
 from itertools import chain, count
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -21,6 +22,7 @@ FONT_SIZE = 8.0  # points: 11 to 12 pixels both on a phone and on a screen
 NUMBER = re.compile(r"-?\d+\.\d+")
 COLOR = re.compile(r"#[0-9a-f]{6}\b")
 REFERENCE = re.compile(r"#([\w.-]+)")
+REFERRING = {"href", "clip-path", "style", "mask", "filter"}  # attributes with references to ids
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML
 PICTURES = ("png", "svg", "pdf")
 DOTS_PER_INCH = 200
@@ -28,10 +30,7 @@ MISSING_GLYPH = r"Glyph \d+ .* missing from font"
 
 
 def to_svg(
-    figure: Figure,
-    size: tuple[float, float],
-    prefix: str,
-    palette: Mapping[str, str] | None = None,
+    figure: Figure, size: tuple[float, float], prefix: str, palette: Mapping[str, str] | None = None
 ) -> str:
     """Draw a figure at a size in inches; return SVG to put into an HTML page, always the same.
 
@@ -42,25 +41,21 @@ def to_svg(
         from refinecal.plots.style import PALETTE
 
         palette = PALETTE
-    settings, svg = _settings(palette), io.StringIO()
+    svg = io.StringIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("error", MISSING_GLYPH)
         try:
-            _draw(figure, svg, "svg", settings, size)
+            _draw(figure, svg, "svg", palette, size)
         except UserWarning as warning:
             if not re.match(MISSING_GLYPH, str(warning)):
                 raise
             # Letters that matplotlib's font lacks: the browser has a font for them.
             warnings.filterwarnings("ignore", MISSING_GLYPH)
             svg = io.StringIO()
-            _draw(figure, svg, "svg", settings | {"svg.fonttype": "none"}, size)
+            _draw(figure, svg, "svg", palette, size, {"svg.fonttype": "none"})
     root = ET.fromstring(CONTROL.sub("", svg.getvalue()))
     _strip(root)
-    _rename_ids(root, prefix)
-    # The first name of a color wins.
-    variables = {tone: f"var(--plot-{name}, {tone})" for name, tone in reversed([*palette.items()])}
-    for element in root.iter():
-        _restyle(element, variables)
+    _rename(root, prefix, palette)
     del root.attrib["width"], root.attrib["height"]  # the viewBox keeps their ratio
     root.attrib |= {"role": "img", "aria-label": figure.alt}
     return ET.tostring(root, encoding="unicode")
@@ -94,8 +89,8 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
         name = next(each for each in names if each not in written)
         written[name] = folder / f"{name}.{ending}"
         with atomic_write(written[name]) as part:
-            settings = _settings(PALETTE) | {"figure.facecolor": PALETTE["paper"]}
-            _draw(figure, part, ending, settings, figure.wide, dpi=DOTS_PER_INCH)
+            paper = {"figure.facecolor": PALETTE["paper"], "savefig.dpi": DOTS_PER_INCH}
+            _draw(figure, part, ending, PALETTE, figure.wide, paper)
     return list(written.values())
 
 
@@ -111,46 +106,53 @@ def _stem(title: str) -> str:
 # ---- drawing ---------------------------------------------------------------------------------------------
 
 
+SETTINGS: dict[str, Any] = {  # of matplotlib
+    "svg.fonttype": "path",
+    "svg.hashsalt": "refinecal",  # ids that do not change from run to run
+    "font.size": FONT_SIZE,
+    "text.parse_math": False,  # a dollar in a user's name is a dollar
+    **dict.fromkeys((f"{part}.facecolor" for part in ("figure", "axes", "legend")), "none"),
+    "legend.frameon": False,
+    "savefig.facecolor": "auto",
+    "savefig.bbox": "standard",  # a tight box would change the size
+}
+TONES = {"text": "#000000", "axis": "#000000", "grid": "#b0b0b0"}  # unless the palette has others
+INKED = {  # the settings that take these colors
+    "text": (
+        "text.color",
+        "axes.labelcolor",
+        "axes.titlecolor",
+        "xtick.labelcolor",
+        "ytick.labelcolor",
+    ),
+    "axis": ("axes.edgecolor", "xtick.color", "ytick.color"),
+    "grid": ("grid.color",),
+}
+
+
 def _draw(
-    figure: Figure, target: Any, ending: str, settings: Any, size: tuple[float, float], **how: Any
+    figure: Figure,
+    target: Any,
+    ending: str,
+    palette: Mapping[str, str],
+    size: tuple[float, float],
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Draw a figure with these settings of matplotlib, into a file."""
+    """Draw a figure in these colors, with ``more`` settings of matplotlib, into a file."""
     with needs_extra("cli", package="matplotlib"):
         from matplotlib import rc_context
         from matplotlib.figure import Figure as Canvas
+    tones = TONES | dict(palette)
+    inks = {setting: tones[name] for name, settings in INKED.items() for setting in settings}
     date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
+    settings: Any = {**SETTINGS, **inks, **more}
     with rc_context(settings):
         canvas = Canvas(figsize=size, layout="constrained")
         if callable(figure.draw):
             figure.draw(canvas)
         else:
             figure.draw.plot(canvas.add_subplot())
-        canvas.savefig(target, format=ending, metadata=date, **how)
-
-
-def _settings(palette: Mapping[str, str]) -> Any:
-    text, axis = palette.get("text", "#000000"), palette.get("axis", "#000000")
-    return {
-        "svg.fonttype": "path",
-        "svg.hashsalt": "refinecal",  # ids that do not change from run to run
-        "font.size": FONT_SIZE,
-        "text.parse_math": False,  # a dollar in a user's name is a dollar
-        "text.color": text,
-        "axes.labelcolor": text,
-        "axes.titlecolor": text,
-        "axes.edgecolor": axis,
-        "xtick.color": axis,
-        "ytick.color": axis,
-        "xtick.labelcolor": text,
-        "ytick.labelcolor": text,
-        "grid.color": palette.get("grid", "#b0b0b0"),
-        "figure.facecolor": "none",
-        "axes.facecolor": "none",
-        "legend.facecolor": "none",
-        "legend.frameon": False,
-        "savefig.facecolor": "auto",
-        "savefig.bbox": "standard",  # a tight box would change the size
-    }
+        canvas.savefig(target, format=ending, metadata=date)
 
 
 # ---- rewriting -------------------------------------------------------------------------------------------
@@ -170,36 +172,36 @@ def _strip(root: ET.Element) -> None:
         if element.tag not in ("text", "tspan"):
             element.text = None
         if "d" in element.attrib:  # a hundredth of a point is finer than any screen
-            path = NUMBER.sub(lambda found: f"{float(found[0]):.2f}", element.attrib["d"])
-            element.set("d", " ".join(path.split()))
+            path = element.attrib["d"].split()
+            path = [f"{float(each):.2f}" if NUMBER.fullmatch(each) else each for each in path]
+            element.set("d", " ".join(path))
 
 
-def _rename_ids(root: ET.Element, prefix: str) -> None:
-    """Prefix the ids that are referred to and drop the others; mark groups of text."""
+def _rename(root: ET.Element, prefix: str, palette: Mapping[str, str]) -> None:
+    """Prefix the ids that are referred to and drop the others; make named colors variables of the page."""
     used = {
         name
         for element in root.iter()
-        for attribute in ("href", "clip-path", "style", "mask", "filter")
+        for attribute in REFERRING
         for name in REFERENCE.findall(element.get(attribute, ""))
     }
+    # The first name of a color wins.
+    variables = {tone: f"var(--plot-{name}, {tone})" for name, tone in reversed([*palette.items()])}
     for element in root.iter():
         own = element.attrib.pop("id", "")
         if own in used:
             element.set("id", prefix + own)
         elif own.startswith("text_"):
             element.set("class", "text")
-        for attribute in ("href", "clip-path", "style", "mask", "filter"):
-            if attribute in element.attrib:
-                text = element.attrib[attribute]
-                mark = "#" if attribute == "href" and text.startswith("#") else "url(#"
-                element.set(attribute, text.replace(mark, mark + prefix))
-
-
-def _restyle(element: ET.Element, variables: Mapping[str, str]) -> None:
-    """Replace colors that have a name by variables of the page."""
-    style = element.get("style", "")
-    for attribute in ("fill", "stroke"):  # which take no var() as attributes
-        if COLOR.fullmatch(element.get(attribute, "")):
-            style = f"{attribute}: {element.attrib.pop(attribute)}; {style}".rstrip("; ")
-    if style:
-        element.set("style", COLOR.sub(lambda found: variables.get(found[0], found[0]), style))
+        for attribute in REFERRING & element.attrib.keys():
+            text = element.attrib[attribute]
+            mark = "#" if attribute == "href" and text.startswith("#") else "url(#"
+            element.set(attribute, text.replace(mark, mark + prefix))
+        style = element.get("style", "")
+        for attribute in ("fill", "stroke"):  # which take no var() as attributes
+            if COLOR.fullmatch(element.get(attribute, "")):
+                style = f"{attribute}: {element.attrib.pop(attribute)}; {style}".rstrip("; ")
+        for tone in variables.keys() & COLOR.findall(style):
+            style = style.replace(tone, variables[tone])
+        if style:
+            element.set("style", style)

@@ -21,20 +21,20 @@ from refinecal.tabular.fit_folder import REPORT
 from refinecal.tabular.job import leaderboard, metrics
 from refinecal.tabular.judgement import (
     FEW_ROWS,
+    METRIC_NAMES,
     UNCERTAIN,
     describe_calibration,
     describe_certainty,
     describe_delivered,
     describe_pool,
     lead,
-    name_of,
     recommend,
 )
 
 if TYPE_CHECKING:
     from refinecal.tabular.fitting import Fit
     from refinecal.tabular.job import FinishedRun, FitRequest
-    from refinecal.tabular.judgement import Judgement, Stage
+    from refinecal.tabular.judgement import Judgement
     from refinecal.tabular.schema import Schema
 
 MOST_LEAKS = 5  # that are named at the top
@@ -107,18 +107,27 @@ def cards(judged: Judgement) -> list[Card]:
 
 def judged_sections(fit: Fit, judged: Judgement, training: list[Section]) -> list[Section]:
     """Return the sections on test rows, around those on training."""
-    test, before = fit.data.test, fit.final.before
+    from refinecal.plots import CalibrationMapDisplay, map_probabilities
+
+    test, before, classes = fit.data.test, fit.final.before, list(fit.data.schema.classes)
     assert test is not None, "it was judged by them"
-    after = "On test rows, after calibration."
     terms = {"before calibration": judged.uncalibrated, "after": judged.ours}
-    classes = list(fit.data.schema.classes)
+    found = map_probabilities(fit.ensemble.calibrator, before)
+    figure = Figure(
+        CalibrationMapDisplay(replace(found, label=classes[1])),
+        "Calibration map",
+        "Probability after calibration against the probability before.",
+        "The calibrated probability as a function of the uncalibrated one.",
+        **SQUARE,
+    )
+    after = "On test rows, after calibration."
     return [
         gain_section(fit, judged),
         stopping_section(fit, judged),
         *training,
         terms_section(terms, one=True),
         reliability_section(test.y, before, fit.final.after, classes, test.weights),
-        calibrator_section(fit, before),
+        Section("What calibration does", (), (figure,)),
         Section("Classes", (after,), (classes_table(judged.ours),)),
     ]
 
@@ -132,16 +141,14 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
         Column("gain", digits=4, sign=True, help="How much lower than in the row above."),
         Column("± s.e.", digits=4, help="Standard error of the gain over test rows."),
     ]
-    rows = [
-        [
-            _name(judged.stages[: place + 1]),
-            _steps(stage.steps),
-            stage.loss,
-            None if stage.change is None else -stage.change.mean,
-            None if stage.change is None else stage.change.standard_error,
-        ]
-        for place, stage in enumerate(judged.stages)
-    ]
+    rows: list[list[Any]] = []
+    for place, stage in enumerate(judged.stages):
+        names = [each.name for each in judged.stages[1 : place + 1]] or [stage.name]
+        if len(names) > 1:
+            names[0] = names[0].partition(" of ")[0]
+        change = stage.change
+        gain = (None, None) if change is None else (-change.mean, change.standard_error)
+        rows.append([", ".join(names), _steps(stage.steps), stage.loss, *gain])
     text = (
         "From one model with early stopping on validation loss to the calibrated average of models chosen by "
         "refinement. Each row of the table adds one step to the row above it. None of these models has seen "
@@ -149,14 +156,6 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
     )
     table = Table("Test log loss, step by step", columns, rows, terminal=len(rows))
     return Section("Where the gain comes from", text, (table,))
-
-
-def _name(stages: Sequence[Stage]) -> str:
-    """Return all that the last of these stages has, such as "average, calibrated"."""
-    names = [stage.name for stage in stages[1:]] or [stages[0].name]
-    if len(names) > 1:
-        names[0] = names[0].partition(" of ")[0]
-    return ", ".join(names)
 
 
 def _steps(steps: Sequence[int] | None) -> Written | None:
@@ -172,7 +171,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     from refinecal.plots import StoppingMetricsDisplay
 
     ways = list(judged.ways.values())
-    names = [name_of(way.metric) for way in ways]
+    names = [METRIC_NAMES.get(way.metric, way.metric) for way in ways]
     better = "How much lower the calibrated log loss is if refinement chooses."
     columns: list[str | Column] = [
         "chosen by",
@@ -334,21 +333,6 @@ def configuration(fit: Fit) -> str:
     n_random = sum(each.is_random for each in fit.candidates)
     which = f"configuration {fit.chosen.candidate} of {n_random} random ones"
     return f"{kind}, {which}: {params}."
-
-
-def calibrator_section(fit: Fit, probs: Any) -> Section:
-    """Return what the calibrator does to probabilities."""
-    from refinecal.plots import CalibrationMapDisplay, map_probabilities
-
-    found = map_probabilities(fit.ensemble.calibrator, probs)
-    figure = Figure(
-        CalibrationMapDisplay(replace(found, label=fit.data.schema.classes[1])),
-        "Calibration map",
-        "Probability after calibration against the probability before.",
-        "The calibrated probability as a function of the uncalibrated one.",
-        **SQUARE,
-    )
-    return Section("What calibration does", (), (figure,))
 
 
 def data_section(fit: Fit) -> Section:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from refinecal._core.format import MISSING, MOST_DECIMALS, number, significant_decimals
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SPREAD = 100.0  # columns whose numbers differ by at most this factor have common decimals
 LONGEST = 80  # characters of a name that are shown
+PARAGRAPHS = "pass a tuple of strings, one per paragraph"
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,8 @@ class Section:
     blocks: Sequence[Table | Figure] = ()
 
     def __post_init__(self) -> None:
-        _refuse_string("text", self.text, f"the section {self.title!r}")
+        if isinstance(self.text, str):  # a sequence of strings, too: its letters
+            raise TypeError(f"text of the section {self.title!r} is one string: {PARAGRAPHS}")
 
 
 @dataclass(frozen=True)
@@ -175,12 +177,8 @@ class Page:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _refuse_string("points", self.points, "the page")
-
-
-def _refuse_string(name: str, given: Sequence[str], of: str) -> None:
-    if isinstance(given, str):  # which is a sequence of strings, too: its letters
-        raise TypeError(f"{name} of {of} is one string: pass a tuple of strings, one per paragraph")
+        if isinstance(self.points, str):
+            raise TypeError(f"points of the page is one string: {PARAGRAPHS}")
 
 
 # ---- cells as text -----------------------------------------------------------------------------------------
@@ -198,33 +196,31 @@ class RenderedCell:
 
 
 def show_cells(table: Table) -> tuple[list[Column], list[bool], list[tuple[RenderedCell, ...]]]:
-    """Return the columns of a table, which of them are right-aligned, and its rows as text."""
+    """Return the columns of a table, which of them are right-aligned, and its rows as text.
+
+    The numbers of a column have common decimals if they are of similar size.
+    """
     columns = [Column(each) if isinstance(each, str) else each for each in table.columns]
-    cells = [[row[j] for row in table.rows] for j in range(len(columns))]
-    shown = [show_column(*each) for each in zip(columns, cells, strict=True)]
-    numeric = []
-    for column in cells:
-        found = [c.value if isinstance(c, Written) else c for c in column if not is_missing(c)]
+    shown, numeric = [], []
+    for j, column in enumerate(columns):
+        cells = [row[j] for row in table.rows]
+        digits = 1 if column.digits is None and column.percent else column.digits
+        if digits is None:
+            numbers: list[Any] = [each for each in cells if isinstance(each, Real)]
+            sizes = [abs(float(each)) for each in numbers if not isinstance(each, Integral)]
+            sizes = [size for size in sizes if math.isfinite(size) and size > 0]
+            if sizes and max(sizes) <= SPREAD * min(sizes) and max(sizes) < 1e15:
+                digits = significant_decimals(max(sizes))
+                digits = None if digits > MOST_DECIMALS else digits
+        texts = [show(cell, digits, column.percent) for cell in cells]
+        if column.sign:
+            texts = [replace(c, text=f"+{c.text}") if c.text[:1].isdigit() else c for c in texts]
+        shown.append(texts)
+        found = [each for each, text in zip(cells, texts, strict=True) if not text.missing]
+        found = [each.value if isinstance(each, Written) else each for each in found]
         numbers = [each for each in found if isinstance(each, Real) and not isinstance(each, bool)]
         numeric.append(2 * len(numbers) > len(found))
     return columns, numeric, list(zip(*shown, strict=True))
-
-
-def show_column(column: Column, cells: Sequence[Cell]) -> list[RenderedCell]:
-    """Return the cells of one column as text, with common decimals if its numbers are of similar size."""
-    digits = column.digits
-    if digits is None and column.percent:
-        digits = 1
-    elif digits is None:
-        sizes = [abs(float(each)) for each in cells if _is_float(each)]
-        sizes = [size for size in sizes if math.isfinite(size) and size > 0]
-        if sizes and max(sizes) <= SPREAD * min(sizes) and max(sizes) < 1e15:
-            digits = significant_decimals(max(sizes))
-            digits = None if digits > MOST_DECIMALS else digits
-    shown = [show(cell, digits, column.percent) for cell in cells]
-    if column.sign:
-        shown = [replace(c, text=f"+{c.text}") if c.text[:1].isdigit() else c for c in shown]
-    return shown
 
 
 def show(cell: Cell, digits: int | None = None, percent: bool = False) -> RenderedCell:
@@ -233,7 +229,8 @@ def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Render
     >>> show(12345.678).text, show(-0.00001, digits=4).text, show(float("nan")).text
     ('12,346', '0.0000', '–')
     """
-    if is_missing(cell):
+    text = cell.text if isinstance(cell, Written) else cell
+    if text is None or text == "" or text != text:  # NaN  # noqa: PLR0124
         return RenderedCell(MISSING, missing=True)
     if isinstance(cell, bool):
         return RenderedCell("yes" if cell else "no")
@@ -241,7 +238,7 @@ def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Render
     sorted_by = ""
     if isinstance(value, Integral):
         sorted_by = str(int(value))
-    elif _is_float(value) and not math.isnan(value):  # as JavaScript reads it
+    elif isinstance(value, Real) and not math.isnan(value):  # as JavaScript reads it
         sorted_by = repr(float(value)).replace("inf", "Infinity")
     if isinstance(cell, Written):
         return RenderedCell(cell.text, value=sorted_by, strong=cell.strong)
@@ -252,19 +249,9 @@ def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Render
     return RenderedCell(text, value=sorted_by)
 
 
-def is_missing(cell: Cell) -> bool:
-    """Return whether a cell is ``None``, NaN or empty."""
-    text = cell.text if isinstance(cell, Written) else cell
-    return text is None or text == "" or (_is_float(text) and math.isnan(text))
-
-
 def shorten(name: str, width: int = LONGEST) -> str:
     """Return a name of at most ``width`` characters, without its middle: ends distinguish long names."""
     if len(name) <= width:
         return name
     kept = width - 1
     return f"{name[: kept - kept // 3].rstrip()}…{name[-(kept // 3) :].lstrip()}"
-
-
-def _is_float(cell: object) -> TypeGuard[Real]:
-    return isinstance(cell, Real) and not isinstance(cell, Integral)

@@ -76,7 +76,7 @@ def render(page: Page) -> str:
     # Markup is not escaped: our own files, and SVG, which is XML.
     return environment.get_template("report.html.j2").render(
         page=page,
-        css=Markup(stylesheet() + read_template("report", "style.css")),
+        css=Markup(STYLESHEET + read_template("report", "style.css")),
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts, "img-src data:"),
         contents=len(page.sections) > SECTIONS,
@@ -155,13 +155,10 @@ def variables(tones: Mapping[str, str], prefix: str = "") -> str:
     return " ".join(f"--{prefix}{name}: {tone};" for name, tone in tones.items())
 
 
-def stylesheet() -> str:
-    """Return the rules that set the colors: by the reader's system or a click; prints are always light."""
-    light = f"{variables(LIGHT)} {variables(LIGHT_PLOT, 'plot-')}"
-    dark = f"color-scheme: dark; {variables(DARK)} {variables(DARK_PLOT, 'plot-')}"
-    return (
-        f":root {{ color-scheme: light; {light} }}\n"
-        f"@media screen {{ :root[data-theme=dark] {{ {dark} }} }}\n"
-        "@media screen and (prefers-color-scheme: dark) "
-        f"{{ :root:not([data-theme=light]) {{ {dark} }} }}\n"
-    )
+_LIGHT = f"{variables(LIGHT)} {variables(LIGHT_PLOT, 'plot-')}"
+_DARK = f"color-scheme: dark; {variables(DARK)} {variables(DARK_PLOT, 'plot-')}"
+# The rules that set the colors: by the reader's system or a click; prints are always light.
+STYLESHEET = f""":root {{ color-scheme: light; {_LIGHT} }}
+@media screen {{ :root[data-theme=dark] {{ {_DARK} }} }}
+@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {_DARK} }} }}
+"""

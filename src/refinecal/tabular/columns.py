@@ -22,7 +22,6 @@ from refinecal.tabular.values import (
     find_order,
     is_date,
     is_number,
-    is_text,
     look_like_codes,
     numbers_of,
     rows_where,
@@ -114,7 +113,7 @@ def infer_column(
         return _count_dropped(name, values)
     if forced == "category" or (is_dictionary and forced is None):
         found = _make_category(name, values, forced)
-    elif is_text(kind):
+    elif pa.types.is_string(kind):
         found = _infer_text(name, values, forced, mark, order, delimiter)
     elif is_date(kind):
         found = _make_number(name, days_of(values), forced, form="date")
@@ -308,33 +307,30 @@ def _make_category(name: str, column: pa.ChunkedArray, forced: Kind | None) -> C
 
 
 def infer_classes(name: str, column: pa.ChunkedArray) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the classes in order and how often each occurs, or say why there is nothing to learn."""
+    """Return the classes in order and how often each occurs.
+
+    Raises if there is only one, or if the target looks like a measurement or the name of each row.
+    """
+    what, n_rows = f"target {name!r}", len(column)
     try:
         texts = texts_of(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise ValueError(f"target {name!r} holds {column.type}, which cannot be a class") from None
-    values, counts = texts.values.to_pylist(), texts.counts()
-    _check_classes(f"target {name!r}", values, int(counts.sum()), len(column))
-    classes = tuple(sort_texts(values))
-    by_class = dict(zip(values, counts.tolist(), strict=True))
-    return classes, tuple(by_class[each] for each in classes)
-
-
-def _check_classes(what: str, values: list[str], n: int, n_rows: int) -> None:
-    """Refuse a target of fewer than two classes, or that looks like a measurement or the name of each row."""
-    k = len(values)
+        raise ValueError(f"{what} holds {column.type}, which cannot be a class") from None
+    counts = dict(zip(texts.values.to_pylist(), texts.counts().tolist(), strict=True))
+    n, k = sum(counts.values()), len(counts)
     if k == 0:
         raise ValueError(f"{what} is missing in every row: there is nothing to learn")
+    first = next(iter(counts))
     if k == 1 and n == n_rows:
-        raise ValueError(f"{what} is always {values[0]!r}: there is nothing to learn")
+        raise ValueError(f"{what} is always {first!r}: there is nothing to learn")
     if k == 1:
         raise ValueError(
-            f"{what} is always {values[0]!r}, or missing (empty, NA and the like) in {n_rows - n} of "
-            f"{n_rows} rows: there is nothing to learn. If to be missing is a class, write a word for it."
+            f"{what} is always {first!r}, or missing (empty, NA and the like) in {n_rows - n} of {n_rows} "
+            "rows: there is nothing to learn. If to be missing is a class, write a word for it."
         )
-    fractions = sum(FRACTION.fullmatch(value) is not None for value in values)
-    numbers = fractions + sum(WHOLE.fullmatch(value) is not None for value in values)
-    found = f"{what} has {k} different values in {n} rows, such as {values[0]!r}"
+    fractions = sum(FRACTION.fullmatch(each) is not None for each in counts)
+    numbers = fractions + sum(WHOLE.fullmatch(each) is not None for each in counts)
+    found = f"{what} has {k} different values in {n} rows, such as {first!r}"
     if (fractions and numbers == k > MOST_FRACTIONS) or (numbers == k > MOST_WHOLE):
         raise ValueError(
             f"{found}: it looks like a number to be measured, but refinecal predicts classes. Cut it into "
@@ -344,3 +340,5 @@ def _check_classes(what: str, values: list[str], n: int, n_rows: int) -> None:
         raise ValueError(
             f"{found}: classes need several rows each. Name another target, or merge rare classes."
         )
+    classes = tuple(sort_texts(counts))
+    return classes, tuple(counts[each] for each in classes)

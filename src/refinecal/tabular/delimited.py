@@ -8,12 +8,9 @@ import io
 import json
 import re
 import sys
-import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
 
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import shorten_name
@@ -53,17 +50,19 @@ class DelimitedText:
         if decimal not in (".", ",", None):
             raise ValueError(f"decimal is {decimal!r}: it must be '.' or ','")
         self.path = path
-        self._text = Utf8Text(path)
+        self._text = EncodedText(path)
         head, is_all = self._text.head, self._text.is_all_head
         separator = SEPARATOR.match(head)
         if separator:
             head = head[separator.end() :]
         longest = csv.field_size_limit(sys.maxsize)  # of all users of the csv module
         try:
-            if delimiter is None:
-                last = max(map(head.rfind, "\r\n"))  # where the last whole line ends
-                delimiter = separator[1] if separator else sniff(head if is_all else head[:last])
-            self.delimiter = check_delimiter(delimiter)
+            if delimiter is None and separator:
+                delimiter = separator[1]
+            last = (
+                None if is_all else max(map(head.rfind, "\r\n"))
+            )  # where the last whole line ends
+            self.delimiter = find_delimiter(head[:last], delimiter)
             reader = csv.reader(io.StringIO(head, newline=""), delimiter=self.delimiter)
             names = next((row for row in reader if any(row)), [])
             self._n_lines = reader.line_num + (separator is not None)
@@ -92,6 +91,7 @@ class DelimitedText:
                 column_names=self.names,
                 block_size=self._block,
                 use_threads=False,
+                encoding=self._text.encoding,
             ),
             "parse_options": pacsv.ParseOptions(
                 delimiter=self.delimiter,
@@ -108,7 +108,7 @@ class DelimitedText:
         }
         metadata, table = {DECIMALS: json.dumps(vars(self.decimals)).encode()}, None
         try:
-            with pa.input_stream(self._text.source, compression=self._text.codec) as file:
+            with pa.input_stream(str(self.path), compression=self._text.codec) as file:
                 for batch in pacsv.open_csv(file, **options):
                     table = pa.Table.from_batches([batch])
                     yield table.replace_schema_metadata(metadata)
@@ -150,17 +150,17 @@ class DelimitedText:
 # ---- encodings -------------------------------------------------------------------------------------------
 
 
-class Utf8Text:
-    """A text file as pyarrow can read it: itself, or a temporary copy in UTF-8.
+class EncodedText:
+    """How a text file is compressed and encoded, for pyarrow: ``codec`` and ``encoding``.
 
-    Its first bytes, not its name, tell how it is compressed and encoded. A byte order mark means UTF-16. All
-    else is UTF-8, unless the first character that is not ASCII is not UTF-8 either: then the file is read as
-    Windows-1252, with a warning. All of it is decoded once; ``head`` is its beginning, and ``last`` the last
-    character that is not a space. ``source`` is the file to read, compressed by ``codec``.
+    Its first bytes, not its name, tell that. A byte order mark means UTF-16. All else is UTF-8, unless the
+    first character that is not ASCII is not UTF-8 either: then the file is read as Windows-1252, with a
+    warning. All of it is decoded once; ``head`` is its beginning, and ``last`` the last character that is not
+    a space.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.source = path, str(path)
+        self.path = path
         with path.open("rb") as file:
             magic = file.read(10)
         codec = next((name for each, name in MAGIC.items() if magic.startswith(each)), None)
@@ -183,6 +183,7 @@ class Utf8Text:
                 ) from None
         if not self.head.strip():
             raise ValueError(f"{path} is empty: it needs a line of column names, and rows")
+        self.encoding = "utf8" if encoding == UTF8 else encoding
         if encoding == WESTERN:
             warn(
                 f"{path} is not UTF-8: it is read as Windows-1252 (Western European). If letters come out "
@@ -191,12 +192,8 @@ class Utf8Text:
             )
 
     def _scan(self, encoding: str) -> None:
-        """Decode the whole file, and copy it if it is not UTF-8."""
+        """Decode the whole file."""
         self.head, self.last, self.is_all_head, self._is_ascii = "", "", True, True
-        copy: Any = None
-        if encoding != UTF8:
-            copy = tempfile.NamedTemporaryFile(suffix=".csv")  # noqa: SIM115
-            weakref.finalize(self, copy.close)
         for text in codecs.iterdecode(self._read_blocks(), encoding):
             if "\0" in text:
                 raise ValueError(
@@ -207,11 +204,6 @@ class Utf8Text:
             self.head += text if self.is_all_head else ""
             self.last = text.rstrip("\r\n ")[-1:] or self.last
             self._is_ascii = self._is_ascii and text.isascii()
-            if copy is not None:
-                copy.write(text.encode())
-        if copy is not None:
-            copy.flush()
-            self.source, self.codec = copy.name, None
 
     def _read_blocks(self) -> Iterator[bytes]:
         """Yield the bytes of the file, decompressed."""
@@ -228,22 +220,21 @@ class Utf8Text:
 # ---- delimiters ------------------------------------------------------------------------------------------
 
 
-def check_delimiter(given: str) -> str:
-    """Return a delimiter, which may be spelled out."""
-    found = SPELLED.get(given, given)
-    if len(found) != 1 or found in '"\r\n' or not found.isascii():
-        raise ValueError(
-            f"delimiter is {given!r}: it must be one character, such as ',' or ';', or 'tab'"
-        )
-    return found
+def find_delimiter(text: str, given: str | None = None) -> str:
+    r"""Return the delimiter: the given one, which may be spelled out, or the one that splits rows alike.
 
+    That is, the first rows. Quoted text does not count.
 
-def sniff(text: str) -> str:
-    r"""Return the delimiter: the character that splits the first rows alike. Quoted text does not count.
-
-    >>> sniff("name;height\nAda;1,65\n")
-    ';'
+    >>> find_delimiter("name;height\nAda;1,65\n"), find_delimiter("", "tab")
+    (';', '\t')
     """
+    if given is not None:
+        found = SPELLED.get(given, given)
+        if len(found) != 1 or found in '"\r\n' or not found.isascii():
+            raise ValueError(
+                f"delimiter is {given!r}: it must be one character, such as ',' or ';', or 'tab'"
+            )
+        return found
     for delimiter in DELIMITERS:
         widths = _count_values(text, delimiter, SNIFFED_ROWS, strict=True)
         if widths and widths[0] > 1 and len(set(widths)) == 1:

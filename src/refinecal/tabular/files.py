@@ -20,7 +20,7 @@ from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
 from refinecal._core.format import list_names
 from refinecal.tabular.delimited import DelimitedText, suspect_delimiter
-from refinecal.tabular.values import is_text
+from refinecal.tabular.values import TEXTS
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -344,7 +344,7 @@ def _flatten(table: pa.Table) -> pa.Table:
                 f"the column {field.name!r} holds {kind}, which CSV cannot: write Parquet, or leave the "
                 "column out"
             )
-        kind = pa.string() if is_text(kind) else kind
+        kind = pa.string() if kind in TEXTS else kind
         if kind != field.type:
             table = table.set_column(i, field.name, table.column(i).cast(kind))
     return table

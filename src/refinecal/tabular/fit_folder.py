@@ -79,7 +79,7 @@ class FitFolder(RunFolder):
     def open(self, plan: dict[str, Any], resume: bool) -> None:
         """Start, or continue with the training runs that are finished."""
         if not (resume and self.n_finished):
-            self.close()
+            shutil.rmtree(self.path, ignore_errors=True)
             self.path.mkdir(parents=True)
             self.write_plan(json.dumps(plan).encode())
 
@@ -102,18 +102,14 @@ class FitFolder(RunFolder):
                     f"{self.resume_options}"
                 )
             raise
-        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def tidy(self) -> None:
         """Remove unfinished training runs, or everything if none is finished."""
         if not self.n_finished:
-            self.close()
+            shutil.rmtree(self.path, ignore_errors=True)
         for folder in (*self.path.glob(f"{UNDER_WAY}-*"), self.path / RUN):
             shutil.rmtree(folder, ignore_errors=True)
-
-    def close(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
 
     def new(self, name: str) -> Path:
         """Return an empty folder for a training run, or for the finished run."""

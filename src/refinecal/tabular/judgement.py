@@ -21,7 +21,7 @@ from refinecal._core.format import (
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
 from refinecal.evaluation.verdict import classify
-from refinecal.tabular.fitting import Fit, Selection
+from refinecal.tabular.fitting import Fit
 from refinecal.training.pool import Pool
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ BY_REFINEMENT = "chosen by refinement"  # the name of a stage
 NOTICEABLE = 0.1  # part of the risk: calibration error beyond chance that is worth mentioning
 SMALL = 0.0005  # relative change that is not worth mentioning
 FEW_ROWS = 100
+METRIC_NAMES = {"log_loss": "log loss", "brier": "Brier score", "auroc": "AUROC"}  # for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +46,6 @@ class JudgedSelection:
     after: float
     difference: Difference  # per row: ours, minus this before calibration
     difference_after: Difference  # and after
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers."""
-        return {
-            "metric": self.metric,
-            "candidate": self.candidate,
-            "steps": self.steps,
-            "validation": self.validation,
-            "test_log_loss_before_calibration": self.before,
-            "test_log_loss_after_calibration": self.after,
-            "difference_before_calibration": self.difference.to_dict(),
-            "difference_after_calibration": self.difference_after.to_dict(),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +102,19 @@ class Judgement:
                 }
                 for stage in self.stages
             ],
-            "stopping": [way.to_dict() for way in self.ways.values()],
+            "stopping": [
+                {
+                    "metric": way.metric,
+                    "candidate": way.candidate,
+                    "steps": way.steps,
+                    "validation": way.validation,
+                    "test_log_loss_before_calibration": way.before,
+                    "test_log_loss_after_calibration": way.after,
+                    "difference_before_calibration": way.difference.to_dict(),
+                    "difference_after_calibration": way.difference_after.to_dict(),
+                }
+                for way in self.ways.values()
+            ],
         }
 
 
@@ -133,13 +133,13 @@ def judge(fit: Fit) -> Judgement | None:
     ours, usual = fit.final.after, fit.usual
     log = row_losses(test.y, ours, classes=columns)
     brier = row_losses(test.y, ours, loss="brier", classes=columns)
-
-    def way(outcome: Selection) -> JudgedSelection:
+    ways = {}
+    for name, outcome in fit.outcomes.items():
         before, after = (
             row_losses(test.y, probs, classes=columns) for probs in (outcome.before, outcome.after)
         )
-        return JudgedSelection(
-            outcome.metric,
+        ways[name] = JudgedSelection(
+            name,
             outcome.candidate,
             outcome.steps,
             outcome.value,
@@ -148,7 +148,6 @@ def judge(fit: Fit) -> Judgement | None:
             paired_difference(log, before, **about),
             paired_difference(log, after, **about),
         )
-
     level, change = paired_difference(log, 0 * log, **about), fit.change_with_all_rows
     return Judgement(
         evaluate(test.y, ours, **names),
@@ -160,7 +159,7 @@ def judge(fit: Fit) -> Judgement | None:
         _stages(fit, about),
         paired_difference(log, usual.single["log"], **about),
         paired_difference(brier, usual.single["brier"], **about),
-        {name: way(outcome) for name, outcome in fit.outcomes.items()},
+        ways,
     )
 
 
@@ -424,9 +423,3 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
         use = advice["calibrate"]
         advice["calibrate"] = f"If {about['its']} known, {use[0].lower()}{use[1:]}"
     return list(advice.values())
-
-
-def name_of(metric: str) -> str:
-    """Return a metric's name for people."""
-    names = {"log_loss": "log loss", "brier": "Brier score", "auroc": "AUROC"}
-    return names.get(metric, metric)

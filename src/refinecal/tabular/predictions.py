@@ -22,7 +22,6 @@ from refinecal.tabular.values import (
     decode,
     describe_variants,
     is_number,
-    is_text,
     numbers_of,
     sort_texts,
     texts_of,
@@ -381,15 +380,11 @@ def _read_values(table: pa.Table, choice: Choice, logits: bool, where: str) -> N
 
 
 def _read_numbers(
-    table: pa.Table,
-    name: str,
-    where: str,
-    predictions: Sequence[str] = (),
-    probs: bool = False,
+    table: pa.Table, name: str, where: str, predictions: Sequence[str] = (), probs: bool = False
 ) -> NDArray[np.float64]:
     """Return a column of numbers, infinite ones too, or say which row is not one; 5% is 0.05 in ``probs``."""
     column, where = decode(table[name]), f"column {name!r} of {where}"
-    if not (is_text(column.type) or is_number(column.type)):
+    if not (pa.types.is_string(column.type) or is_number(column.type)):
         raise ValueError(f"{where} holds {column.type}, not numbers")
     mark = Decimals.of_table(table).find(name, predictions)
     found = numbers_of(column, mark, infinite=True)

@@ -21,7 +21,6 @@ from refinecal.tabular.values import (
     decode,
     describe_variants,
     find_order,
-    is_text,
     numbers_of,
     rows_where,
     texts_of,
@@ -113,7 +112,7 @@ class Schema:
         roles, forced = check_given(
             table.column_names, target, weight, group, drop, categorical, numeric
         )
-        texts = [column for column in map(decode, table.columns) if is_text(column.type)]
+        texts = [each for each in map(decode, table.columns) if pa.types.is_string(each.type)]
         orders = [order for order, is_certain in map(find_order, texts) if is_certain]
         common = Counter(order for order in orders if order != "ymd").most_common(1)
         order = common[0][0] if common else None  # of dates that do not tell theirs

@@ -43,6 +43,12 @@ CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN
 UNIT = rf"(?:(?:US|[ACRS]|HK|NZ)?\p{{Sc}}|%|{CODES}|kr\.?|zł|Kč|Ft|Fr\.?|Rs\.?)"
 SAME_UNIT = {"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "R$": "BRL", "₹": "INR", "Rs": "INR"}
 BLANK = r" \x{a0}\x{202f}"  # spaces of several widths
+AMOUNTS = (  # with units, and the numbers that they are
+    (r"^\(([^()+-]*)\)$", r"-\1"),  # (5) is -5
+    (rf"^([+-]?)\s*{UNIT}\s*([+-]?[0-9.,])", r"\1\2"),
+    (rf"([0-9.,])[{BLANK}]*{UNIT}$", r"\1"),
+    (rf"^-[{BLANK}]+([0-9])", r"-\1"),
+)
 SMALL = "'’"  # apostrophes, as in 1'000
 WHOLE = r"^\+?(-?[0-9]+)(?:\.(?:0{0,2}|0{4,}))?$"  # not 1.000, which may be a thousand
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -63,10 +69,7 @@ GROUPS = {  # numbers with one thing between their thousands, by the decimal mar
 # ---- types -----------------------------------------------------------------------------------------------
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a type is a string type."""
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(test(kind) for test in tests)
+TEXTS = (pa.string(), pa.large_string(), pa.string_view())  # decode() leaves the first alone
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -84,9 +87,7 @@ def decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column with dictionaries looked up, and texts as plain strings."""
     if pa.types.is_dictionary(column.type):
         column = pc.cast(column, column.type.value_type)
-    if is_text(column.type) and not pa.types.is_string(column.type):
-        column = pc.cast(column, pa.string())
-    return column
+    return pc.cast(column, pa.string()) if column.type in TEXTS else column
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------
@@ -118,10 +119,8 @@ def numbers_of(column: pa.ChunkedArray, mark: Mark = ".", infinite: bool = False
     Infinite ones are missing, unless they are wanted.
     """
     column = decode(column)
-    if is_text(column.type):
-        found = _parse_plain(column, mark) or _parse_distinct(
-            column, lambda text: _parse_numbers(text, mark)
-        )
+    if pa.types.is_string(column.type):
+        found = _parse_plain(column, mark) or _parse_distinct(column, _parse_numbers, mark)
     elif is_number(column.type):
         found = Numbers(_convert_numbers(column))
     else:
@@ -158,17 +157,19 @@ def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> Numbers | None:
     return Numbers(values) if np.isnan(values).sum() == column.null_count else None
 
 
-def _parse_distinct(column: pa.ChunkedArray, parse: Callable[[pa.Array], Numbers]) -> Numbers:
+def _parse_distinct(column: pa.ChunkedArray, parse: Callable[..., Numbers], how: str) -> Numbers:
     """Return a column of texts parsed, each different text once: columns of categories have few."""
     codes, texts = _encode(column)
-    found = parse(texts)
+    found = parse(texts, how)
     bad, words = (np.flatnonzero(np.isin(codes, rows)) for rows in (found.bad, found.words))
     return replace(found, values=np.append(found.values, np.nan)[codes], bad=bad, words=words)
 
 
 def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
     text = pc.replace_substring(strip_missing(text), MINUS, "-")
-    bare = _drop_units(text)
+    bare = text
+    for amount, number in AMOUNTS:
+        bare = pc.replace_substring_regex(bare, amount, number)
     grouped = pc.match_substring_regex(bare, GROUPS[mark])
     other = rf"[{re.escape(OTHER[mark])}{BLANK}{SMALL}]"
     number = pc.if_else(grouped, pc.replace_substring_regex(bare, other, ""), bare)
@@ -198,14 +199,6 @@ def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
         formatted=(text[formatted[0]].as_py(), values[formatted[0]]) if formatted.size else None,
         bare=text[without[0]].as_py() if without.size else "",
     )
-
-
-def _drop_units(text: pa.Array) -> pa.Array:
-    """Return amounts without the units next to their numbers; (5) is -5."""
-    text = pc.replace_substring_regex(text, r"^\(([^()+-]*)\)$", r"-\1")
-    text = pc.replace_substring_regex(text, rf"^([+-]?)\s*{UNIT}\s*([+-]?[0-9.,])", r"\1\2")
-    text = pc.replace_substring_regex(text, rf"([0-9.,])[{BLANK}]*{UNIT}$", r"\1")
-    return pc.replace_substring_regex(text, rf"^-[{BLANK}]+([0-9])", r"-\1")
 
 
 def to_floats(column: Any) -> NDArray[np.float64]:
@@ -374,8 +367,8 @@ def days_of(column: pa.ChunkedArray, order: Order = "ymd") -> Numbers:
     column = decode(column)
     if is_date(column.type):
         return Numbers(_count_days(column))
-    if is_text(column.type):
-        return _parse_distinct(column, lambda text: _parse_days(text, order))
+    if pa.types.is_string(column.type):
+        return _parse_distinct(column, _parse_days, order)
     return Numbers(np.full(len(column), np.nan), rows_where(column.is_valid()))
 
 
@@ -430,7 +423,7 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
     """
     for some in (column.slice(0, LOOKED_AT), column):  # most columns need no look at all of it
         text = pc.unique(strip_missing(some, BLANKS)).drop_null()
-        if len(text) and not match_all(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}"):
+        if not pc.all(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")).as_py():
             return None, False
     others = text.filter(pc.match_substring_regex(text, YEAR_LAST))
     if not len(others):

@@ -59,7 +59,7 @@ def explorer_page(
     if loss not in LOSSES:
         raise ValueError(f"loss is {loss!r}: it must be 'log' or 'brier'.")
     from refinecal.plots.style import PALETTE
-    from refinecal.report.render import policy, read_template, stylesheet, variables
+    from refinecal.report.render import STYLESHEET, policy, read_template, variables
 
     settings = {"ranges": RANGES, "start": {**start, "loss": loss}}
     scripts = {
@@ -72,7 +72,7 @@ def explorer_page(
     parts = {
         **scripts,
         "policy": policy(scripts.values()),
-        "style": colors + stylesheet() + style,
+        "style": colors + STYLESHEET + style,
         "settings": json.dumps(settings),
         "version": __version__,
     }

@@ -311,12 +311,7 @@ def _choices(spectrum: EmpiricalSpectrum, n: int, prevalence: float) -> Choices:
 
 
 def _intervals(
-    spectrum: EmpiricalSpectrum,
-    n: int,
-    prevalence: float,
-    n_draws: int,
-    level: float,
-    seed: int,
+    spectrum: EmpiricalSpectrum, n: int, prevalence: float, n_draws: int, level: float, seed: int
 ) -> dict[str, Ends]:
     """Return the range of predictions from other rows of the same law, widened to include this one."""
     rng = np.random.default_rng(seed)

@@ -274,12 +274,13 @@ def _nodes(a: Floats, s: Floats, log_odds: Floats, t: Floats, half: bool) -> tup
     first, second = (_kink(*line, high) for line in ((s, t), (a, log_odds)))
     if not (first.any() or second.any()):
         u, weights = _graded(first, high, steep)
-        return (u, 2 * weights) if half else (_both(-u, u), _both(weights, weights))
+        return (u, 2 * weights) if half else (np.hstack([-u, u]), np.hstack([weights, weights]))
     left, right = np.minimum(first, second), np.maximum(first, second)
     middle = (left + right) / 2
     pieces = ((left, -high), (left, middle), (right, middle), (right, high))
     parts = [_graded(begin, end, steep) for begin, end in pieces]
-    return _both(*(u for u, _ in parts)), _both(*(weights for _, weights in parts))
+    u, weights = map(np.hstack, zip(*parts, strict=True))
+    return u, weights
 
 
 def _kink(slope: Floats, offset: Floats, high: Floats) -> Floats:
@@ -300,10 +301,10 @@ def _graded(begin: Floats, end: Floats, steep: Floats) -> tuple[Floats, Floats]:
     inner_weights = np.cosh(reach[:, None] * x) * weights * (reach / steep)[:, None]
     rest = length - near
     x, weights = _legendre(10 + int(3 * rest.max()))
-    distance = _both(inner, near[:, None] + rest[:, None] * x)
+    distance = np.hstack([inner, near[:, None] + rest[:, None] * x])
     return (
         begin[:, None] + np.sign(end - begin)[:, None] * distance,
-        _both(inner_weights, rest[:, None] * weights),
+        np.hstack([inner_weights, rest[:, None] * weights]),
     )
 
 
@@ -312,10 +313,6 @@ def _legendre(order: int) -> tuple[Floats, Floats]:
     """Return the Gauss-Legendre rule on [0, 1]."""
     x, weights = roots_legendre(order)
     return (1 + x) / 2, weights / 2
-
-
-def _both(*parts: Floats) -> Floats:
-    return np.concatenate(parts, axis=1)
 
 
 def _normal(z: Floats) -> Floats:

@@ -18,12 +18,7 @@ from scipy.special import betaln, xlog1py, xlogy
 
 from refinecal._core.errors import fail_choice
 from refinecal.theory._eigenvalues import Spectrum
-from refinecal.theory._number_checks import (
-    SMALLEST,
-    check_eigenvalues,
-    check_number,
-    check_shares,
-)
+from refinecal.theory._number_checks import SMALLEST, check_eigenvalues, check_number, check_shares
 from refinecal.theory._quadrature import FINEST, ORDER, Law, rule
 
 __all__ = [

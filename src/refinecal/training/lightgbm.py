@@ -43,7 +43,11 @@ class LightGBMModel(TableModel):
 
     @classmethod
     def _train(cls, run: TrainingRun) -> Self:
-        params = _params(run)
+        several = {"objective": "multiclass", "num_class": len(run.classes)}
+        objective = {"objective": "binary"} if len(run.classes) == 2 else several
+        threads = {} if run.n_threads is None else {"num_threads": run.n_threads}
+        own = {"verbosity": -1, "metric": "None", "seed": run.seed, **REPEATABLE}
+        params: dict[str, Any] = {**own, **run.params, **objective, **threads}
         with _explain_errors():
             categories = np.flatnonzero(category_mask(run.rows.X)).tolist()
             data = lgb.Dataset(
@@ -80,14 +84,6 @@ class LightGBMModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         return cls(lgb.Booster(model_str=path.read_text(encoding="ascii")))
-
-
-def _params(run: TrainingRun) -> dict[str, Any]:
-    several = {"objective": "multiclass", "num_class": len(run.classes)}
-    objective = {"objective": "binary"} if len(run.classes) == 2 else several
-    threads = {} if run.n_threads is None else {"num_threads": run.n_threads}
-    own = {"verbosity": -1, "metric": "None", "seed": run.seed, **REPEATABLE}
-    return {**own, **run.params, **objective, **threads}
 
 
 @contextmanager

@@ -41,10 +41,15 @@ class XGBoostModel(TableModel):
 
     @classmethod
     def _train(cls, run: TrainingRun) -> Self:
+        several = {"objective": "multi:softprob", "num_class": len(run.classes)}
+        objective = {"objective": "binary:logistic"} if len(run.classes) == 2 else several
+        threads = {} if run.n_threads is None else {"nthread": run.n_threads}
+        own = {"tree_method": "hist", "seed": run.seed}
+        params: dict[str, Any] = {**own, **run.params, **objective, **threads}
         data = _data(run.rows.X, run.n_threads, run.rows.y, run.rows.weights)
         data_val = _data(run.val.X, run.n_threads)
         # In the cache, the predictions of a data set grow by one tree per round.
-        booster = xgb.Booster(_params(run), cache=[data, data_val])
+        booster = xgb.Booster(params, cache=[data, data_val])
 
         def rounds() -> Iterator[NDArray[Any]]:
             for step in count():
@@ -79,13 +84,6 @@ class XGBoostModel(TableModel):
         booster = xgb.Booster(model_file=bytearray(path.read_bytes()))
         own = json.loads(booster.save_config())["learner"]["learner_model_param"]
         return cls(booster, int(own["num_class"]) or 2)  # 0 stands for two classes
-
-
-def _params(run: TrainingRun) -> dict[str, Any]:
-    several = {"objective": "multi:softprob", "num_class": len(run.classes)}
-    objective = {"objective": "binary:logistic"} if len(run.classes) == 2 else several
-    threads = {} if run.n_threads is None else {"nthread": run.n_threads}
-    return {"tree_method": "hist", "seed": run.seed, **run.params, **objective, **threads}
 
 
 def _data(
