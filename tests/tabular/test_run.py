@@ -28,7 +28,7 @@ from refinecal.tabular.fitting import fit
 from refinecal.tabular.job import FitRequest, _write_test_rows, open_fit
 from refinecal.tabular.run import Run
 from refinecal.training.crossfit import all_classes
-from refinecal.training.table_model import MODELS
+from refinecal.training.table_model import MODELS, get_model
 
 STEPS = {"logistic": 5, "mlp": 2}
 OPTIONS = {"max_steps": 6, "patience": 6, "n_threads": 1}
@@ -104,7 +104,7 @@ def test_what_is_delivered_is_the_models_of_all_rows(tmp_path, folds):
     X = fit.data.schema.encode(table)
     folders = [found.path / (f"fold-{n + 1}" if folds else ".") for n in range(folds or 1)]
     assert len(folders) == len(fit.delivered)
-    models = [fit.model.load(folder) for folder in folders]
+    models = [get_model(fit.kind).load(folder) for folder in folders]
     logits = [all_classes(model.logits(X), np.arange(3), 3) for model in models]
     assert [model.n_steps for model in models] == [
         unit.choices["refinement"].step for unit in fit.delivered

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.checks import check_keywords, check_whole
 from refinecal._core.errors import fail_choice
-from refinecal.calibrators.registry import as_calibrator
+from refinecal.calibrators.base import as_calibrator
 from refinecal.ensembles.choosing import Trial, growing, row_losses, try_kind
 from refinecal.ensembles.greedy import Kind, Pick, Pool, Stack, from_tiles, pick_members
 from refinecal.ensembles.members import Members, read_members

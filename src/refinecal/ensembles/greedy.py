@@ -18,7 +18,7 @@ from refinecal.decomposition import decompose_sample
 from refinecal.ensembles.members import Members
 from refinecal.losses import LogLoss
 from refinecal.metrics import Metric, Step, is_built_in, value_of
-from refinecal.temperature.search import MAX_BETA, ROUNDING_32, Point, best_step, search
+from refinecal.temperature.fit import MAX_BETA, ROUNDING_32, Point, best_step, search
 
 Tiles = NDArray[np.float32]
 TILE = 128  # rows of a tile, as in the kernel

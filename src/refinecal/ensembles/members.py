@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.arrays import Array, column_names, in_order
 from refinecal._core.checks import check_sample, check_scores
 from refinecal._core.format import list_names
-from refinecal._core.sample import Sample, log_softmax
-from refinecal.resampling import row_keys
+from refinecal._core.sample import Sample, log_softmax, row_keys
 
 LOWEST = -1e4  # log-probability of a class that a member calls impossible
 Given = tuple[
