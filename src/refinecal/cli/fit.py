@@ -243,7 +243,7 @@ class ProgressBars:
     def __init__(self, console: Console) -> None:
         from rich import progress as bars
 
-        self.say = console.say
+        self.say = console.tell
         self._bar = bars.Progress(
             bars.TextColumn("{task.description}"),
             bars.BarColumn(bar_width=20),

@@ -48,7 +48,7 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
     fit, judged = finished.fit, finished.judged
     points = [f"Warning: {leak.message(request.target)}." for leak in fit.data.leaks[:MOST_LEAKS]]
     sections = [training_section(fit)]
-    if fit.pooled is not None:
+    if fit.members:
         sections.insert(0, leaderboard_section(fit))
     if judged is None:
         points.append("What to do: pass --test or a --test-fraction to measure the gain.")
@@ -60,7 +60,7 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
             points.append(f"What to do: {advice[0].lower()}{advice[1:]}")
         sections = judged_sections(fit, judged, sections)
     points += [describe_delivered(fit, judged), describe_calibration(fit)]
-    if fit.pooled is not None:
+    if fit.members:
         points.append(describe_pool(fit, judged))
     elif len(fit.candidates) > 1:
         points.append(f"Chosen: {configuration(fit)}")
@@ -144,7 +144,9 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
     rows: list[list[Any]] = []
     for place, stage in enumerate(judged.stages):
         names = [each.name for each in judged.stages[1 : place + 1]] or [stage.name]
-        if len(names) > 1:
+        if stage.name.startswith("ensemble"):  # of models that have all of this
+            names = [stage.name]
+        elif len(names) > 1:
             names[0] = names[0].partition(" of ")[0]
         change = stage.change
         gain = (None, None) if change is None else (-change.mean, change.standard_error)
@@ -255,7 +257,7 @@ def training_section(fit: Fit) -> Section:
             f"The figure shows fold {unit.fold + 1} of {len(fit.units)}, in which loss and refinement "
             "disagree most; history.parquet has all folds."
         )
-    several = len(fit.candidates) > 1 and fit.pooled is None
+    several = len(fit.candidates) > 1 and not fit.members
     tables = [candidates_table(fit)] if several else []
     return Section("Training", text, (figure, *tables))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from refinecal._core.errors import warn
 from refinecal._core.format import count
+from refinecal.ensembles import SelectedEnsemble
 from refinecal.evaluation import row_losses
 from refinecal.metrics import get_metric
 from refinecal.tabular.clock import Clock, duration
@@ -76,6 +77,7 @@ TUNED: dict[str, dict[str, Any]] = {
 }
 PATIENCE = {"logistic": 4, "mlp": 16}  # their last steps take longest, and are rarely the best
 FIRST_SHARE = 0.35  # of the time for the first fold of all kinds
+LOADING = {"mlp": 1.5}  # times the start of the command that it takes to import the library
 N_FREE = 1  # kinds that may take as long as they like,
 MOST_SHARE, MOST_RATIO = (
     0.5,
@@ -124,12 +126,11 @@ def fit_in_time(
     """
     clock, progress = clock or Clock(), progress or NullProgress()
     held_out = data.pairs.rows.n + (0 if data.test is None else data.test.n)
-    clock.reserve = max(
-        REPORT_SECONDS, clock.elapsed - clock.before
-    )  # a slow machine starts slowly
-    clock.reserve += held_out * data.k / REPORT_CELLS
+    start = clock.elapsed - clock.before
+    # A machine that starts slowly reports slowly.
+    clock.reserve = max(REPORT_SECONDS, start) + held_out * data.k / REPORT_CELLS
     folds = TableFolds(data, options, draw_all(options), folder, progress, clock)
-    return Planner(folds).fit()
+    return Planner(folds, start).fit()
 
 
 @dataclass(slots=True)
@@ -137,6 +138,7 @@ class Planner:
     """Decides what is trained next, and until when."""
 
     folds: TableFolds
+    start: float = 0.0  # seconds that the command took before
     units: dict[int, list[FoldModel]] = field(default_factory=dict)  # by candidate
     n_folds: int = 1
     retrains: bool = True  # on all rows
@@ -150,26 +152,36 @@ class Planner:
         best: Best = {}
         for _, units in sorted(self.units.items()):
             keep_best(best, units, [get_metric(name) for name in (CHOSEN_BY, *TRACKED)])
+        members: list[Member] = []
         if self.pools and len(self.units) > 1:
-            found = self._fit_pool(best)
+            selected = self._pool(self.units).selected
+            members = self._judge_members(selected)
+        used = [each for each in members if each.weight > 0]
+        if len(used) > 1:
+            found = self._fit_pool(best, selected, members)
         else:
-            chosen = best[CHOSEN_BY][1][0].candidate
-            fits = self._retraining([chosen]) <= self.clock.left
-            n_again = self.n_folds if self.retrains and fits else 0
-            self.clock.deadline = self.clock.now() + max(self.clock.left, LEAST)
-            found = self.folds.deliver(best, self._calibrator(), n_again)
-            found = replace(found, n_retrained=min(1, n_again))
-        self.clock.deadline = np.inf
+            if used:  # of which no other member makes a better pool
+                best[CHOSEN_BY] = used[0].refinement, used[0].units
+            found = replace(self._fit_one(best), members=tuple(members))
         data = self.folds.data
         everything = data.everything if found.n_retrained else None
         everything = None if everything is None else everything.first(self.n_folds)
         data = replace(data, pairs=data.pairs.first(self.n_folds), everything=everything)
         return replace(found, data=data, plan=tuple(self.said))
 
-    def _fit_pool(self, best: Best) -> Fit:
-        """Choose members of a pool, and train them again as long as there is time, the heaviest first."""
+    def _fit_one(self, best: Best) -> Fit:
+        """Deliver the best candidate, trained again if there is time."""
+        chosen = best[CHOSEN_BY][1][0].candidate
+        fits = self._retraining([chosen]) <= self.clock.left
+        n_again = self.n_folds if self.retrains and fits else 0
+        self.clock.deadline = self.clock.now() + max(self.clock.left, LEAST)
+        found = self.folds.deliver(best, self._calibrator(), n_again)
+        self.clock.deadline = np.inf
+        return replace(found, n_retrained=min(1, n_again))
+
+    def _fit_pool(self, best: Best, selected: SelectedEnsemble, members: list[Member]) -> Fit:
+        """Train the members of a pool again as long as there is time, the heaviest first."""
         folds, calibrator = self.folds, self._calibrator()
-        members = self._judge_members(self._pool(self.units))
         used = sorted((each for each in members if each.weight > 0), key=lambda each: -each.weight)
         groups: dict[str, Ensemble] = {}
         delivered: list[FoldModel] = []
@@ -190,16 +202,15 @@ class Planner:
         best = {name: best[name] for name in (CHOSEN_BY, USUAL)}
         outcomes = folds.select(best, calibrator)
         chosen = best[CHOSEN_BY][1]
-        pooled = self._judge_pool(used, outcomes[CHOSEN_BY])
+        pooled = self._judge_pool(selected, members, outcomes[CHOSEN_BY])
         about = (chosen, outcomes, folds.history, folds.max_steps(chosen[0].candidate), delivered)
-        pool = Pool(groups, pooled.ensemble.selected)  # type: ignore[union-attr]
-        parts = (folds.data, folds.options, folds.candidates, *about, pool)
+        parts = (folds.data, folds.options, folds.candidates, *about, Pool(groups, selected))
         return Fit(*parts, pooled, tuple(members), n_retrained)
 
-    def _judge_members(self, pool: Pool) -> list[Member]:
+    def _judge_members(self, selected: SelectedEnsemble) -> list[Member]:
         """Return the leaderboard: every candidate, the best by refinement first."""
         columns, calibrator, members = range(self.folds.data.k), self._calibrator(), []
-        table = {row["member"]: row for row in pool.selected.table}
+        table = {row["member"]: row for row in selected.table}
         for number, units in self.units.items():
             row = table[self.name(number)]
             held_out = [unit.held_out(CHOSEN_BY, len(columns)) for unit in units]
@@ -215,9 +226,12 @@ class Planner:
             members.append(Member(self.name(number), *about))
         return sorted(members, key=lambda each: each.refinement)
 
-    def _judge_pool(self, used: Sequence[Member], best: Selection) -> Selection:
+    def _judge_pool(
+        self, selected: SelectedEnsemble, members: Sequence[Member], best: Selection
+    ) -> Selection:
         """Return what the pool says of the test rows."""
-        pool = self._pool({each.tested.candidate: each.units for each in used})
+        used = [each for each in members if each.weight > 0]
+        pool = Pool({each.name: each.tested.ensemble for each in used}, selected)  # type: ignore[misc]
         pooled = replace(best, metric="ensemble", ensemble=pool)
         if self.folds.data.test is None:
             return pooled
@@ -237,7 +251,8 @@ class Planner:
     def _calibrator(self) -> Any:
         """Return what calibrates each candidate: one number, unless another calibrator is asked for."""
         given = self.folds.options.calibrator
-        return "temperature" if given == "auto" and self.pools else given
+        is_fast = self.pools or self.clock.left <= 0
+        return "temperature" if given == "auto" and is_fast else given
 
     # ---- what to train -------------------------------------------------------------------------------------
 
@@ -284,7 +299,8 @@ class Planner:
         most = clock.left / n_runs * MOST_SHARE  # so that no kind takes the time of the others
         for number in range(self.n_kinds):
             share = (end - clock.now()) / (self.n_kinds - number)
-            if self.units and share < LEAST:
+            loading = LOADING.get(self.folds.candidates[number].kind, 0.0) * self.start
+            if self.units and share < LEAST + loading:
                 missed = ", ".join(map(self.name, range(number, self.n_kinds)))
                 self.say(f"No time for {missed}.")
                 return
@@ -328,7 +344,7 @@ class Planner:
         return kept
 
     def _value_of_first_fold(self, numbers: Sequence[int]) -> float:
-        """Return the refinement of a pool of candidates on the first fold; without a pool, of the best one."""
+        """Return the refinement of a pool on the first fold; without a pool, that of the best candidate."""
         if len(numbers) == 1 or not self.pools:
             return min(self.units[number][0].choices[CHOSEN_BY].value for number in numbers)
         pool = self._pool({number: self.units[number][:1] for number in numbers})

@@ -53,6 +53,6 @@ def duration(seconds: float) -> str:
     >>> duration(0.4), duration(42), duration(750), duration(9000)
     ('1 s', '42 s', '12 min', '2.5 h')
     """
-    if seconds < 90:
+    if seconds < 120:
         return f"{max(1, round(seconds))} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

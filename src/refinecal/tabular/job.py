@@ -182,7 +182,7 @@ def metrics(request: FitRequest, finished: FinishedRun) -> dict[str, Any]:
     found = finished.fit
     chosen = found.chosen
     calibrator = found.ensemble.calibrator
-    several = {} if found.pooled is None else {"leaderboard": leaderboard(found)}
+    several = {"leaderboard": leaderboard(found)} if found.members else {}
     return {
         "refinecal": refinecal.__version__,
         "table": request.table.name,

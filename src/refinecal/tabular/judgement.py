@@ -190,7 +190,7 @@ def _stages(fit: Fit, about: dict[str, Any]) -> list[Stage]:
         (BY_REFINEMENT, fit.chosen.steps, ours),
     ]
     if fit.pooled is not None:
-        found.append((f"ensemble of {len(fit.used)} candidates", None, pooled))
+        found.append((f"ensemble of {len(fit.used)}", None, pooled))
     if m == 1:
         del found[1]
     stages: list[Stage] = []
@@ -238,8 +238,9 @@ DELIVERED = {
     "pool": "Delivered: an ensemble of {members} ({m} models), each model trained on {part} of {rows}",
 }
 POOLED = {
-    "gain": "Ensemble of {n}: log loss {gain} against its best member, {best}{rows}.",
-    "noise": "Ensemble of {n}: log loss {gain} against its best member, {best}{rows}, within noise.",
+    "gain": "The ensemble of {n} changed the log loss {rows} by {gain} compared with {best} alone.",
+    "noise": "The ensemble of {n} changed the log loss {rows} by {gain} compared with {best} alone, which "
+    "is within noise.",
     "one": "No ensemble was better than {best} alone on validation rows.",
 }
 SOME_RETRAINED = (
@@ -351,16 +352,17 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
 
 def describe_pool(fit: Fit, judged: Judgement | None) -> str:
     """Return what a pool of several candidates gains over the best of them."""
+    best = next(each for each in fit.members if each.tested.candidate == fit.chosen.candidate)
     pool = fit.final.ensemble
-    assert isinstance(pool, Pool), "it is one"
-    change, rows = pool.selected.gain, " on validation rows (cross-validation)"
+    if not isinstance(pool, Pool):
+        return POOLED["one"].format(best=best.name)
+    change, rows, name = pool.selected.gain, "of validation rows", pool.selected.best_single
     if judged is not None and judged.stages[-1].change is not None:
-        change, rows = judged.stages[-1].change, " on test rows"
-    case = "one" if len(fit.used) == 1 else "gain" if change.is_sure else "noise"
-    return POOLED[case].format(
-        n=count(len(fit.used), "member"),
+        change, rows, name = judged.stages[-1].change, "of test rows", best.name
+    return POOLED["gain" if change.is_sure else "noise"].format(
+        n=len(fit.used),
         gain=with_error(change.mean, change.standard_error, sign="+"),
-        best=next(m.name for m in fit.members if m.tested.candidate == fit.chosen.candidate),
+        best=name,
         rows=rows,
     )
 
