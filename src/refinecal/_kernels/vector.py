@@ -111,11 +111,11 @@ def _mantissa(context: Any, p: Any) -> Any:
 @inline(fastmath=FAST)
 def log2(p):  # type: ignore[no-untyped-def]
     """Return the logarithm of a normal positive float32, within about two rounding errors."""
-    m = _mantissa(p)  # type: ignore[call-arg]
+    m: Any = _mantissa(p)  # type: ignore[call-arg]
     s = (m - ONE_32) / (m + ONE_32)  # log m = 2 atanh s
     v = s * s
     odd = (((C9 * v + C7) * v + C5) * v + C3) * v + C1
-    return _exponent(p) + s * odd  # type: ignore[call-arg]
+    return _exponent(p) + s * odd
 
 
 @intrinsic

@@ -11,8 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.checks import check_keywords, check_whole
 from refinecal._core.errors import fail_choice
 from refinecal.calibrators.base import as_calibrator
-from refinecal.ensembles.choosing import Trial, growing, row_losses, try_kind
-from refinecal.ensembles.greedy import Kind, Pick, Pool, Stack, from_tiles, pick_members
+from refinecal.ensembles.choosing import Trial, row_losses, try_kind
+from refinecal.ensembles.greedy import (
+    RAW,
+    Kind,
+    Pick,
+    Pool,
+    Stack,
+    from_tiles,
+    pick_members,
+    value_of_pool,
+)
 from refinecal.ensembles.members import Members, read_members
 from refinecal.ensembles.selected import SelectedEnsemble
 from refinecal.evaluation import Difference, paired_difference
@@ -65,7 +74,7 @@ def select_ensemble(
     max_picks : int, default 25
         The largest number of picks; how many are used is chosen by cross-validation.
     n_bags : int, default 1
-        Average over so many selections, each among a random half of the members.
+        Average over so many selections, each on a bootstrap sample of the rows.
     cv : int or None, default 5
         The number of folds. ``None``: no cross-validation; then the defaults are an arithmetic pool of raw
         members, and as many picks as are best on the given rows.
@@ -158,11 +167,10 @@ def _finish(
 ) -> SelectedEnsemble:
     """Pick members on all rows, and calibrate their pool."""
     kind, given = choice.kind, rows.members
-    alone = rows.calibrate(rows.weights)
-    betas = alone if kind.members == "calibrated" else np.ones(rows.m)
-    pool = rows.pool(kind, betas)
-    picks = pick_members(pool, rows.weights, metric, choice.most)
+    pool = rows.pool(kind, None)
+    picks = pick_members(pool, metric, choice.most)
     weights, what = _weigh(pool, picks, choice, metric, n_bags, seed)
+    what = "best single" if np.count_nonzero(weights) == 1 else what
     logits = np.empty((rows.n, rows.k))
     logits[rows.order] = pool.logits(pool.weighted(weights), 1)
     fitted = calibrator.fit_logits(logits, given.y, given.weights, classes=given.classes)
@@ -172,7 +180,7 @@ def _finish(
         weights=weights,
         pool=kind.pool,
         members=kind.members,
-        betas=betas,
+        betas=rows.alone(None)[1] if kind.members == "calibrated" else np.ones(rows.m),
         smoothing=given.smoothing,
         calibrator=fitted,
         classes=given.classes,
@@ -189,20 +197,22 @@ def _finish(
 def _weigh(
     pool: Pool, picks: list[Pick], choice: _Choice, metric: Metric, n_bags: int, seed: int
 ) -> tuple[NDArray[np.float64], str]:
-    """Return the weight of each member, and whether the choice is greedy, the best single, or uniform."""
+    """Return the weight of each member, and whether the choice is greedy, the best single, or uniform.
+
+    On its own rows the ensemble is never worse than the best member.
+    """
     m = pool.stack.m
     if choice.n_picks == 0:
-        return np.full(m, 1 / m), "uniform"
-    weights = _count(_best_start(picks[: choice.n_picks], metric), m)
-    if n_bags > 1 and choice.n_picks > 1:
+        weights, what = np.full(m, 1 / m), "uniform"
+    elif n_bags > 1 and choice.n_picks > 1:
         rng = np.random.default_rng(seed)
-        bags = []
-        for _ in range(n_bags):
-            some = np.sort(rng.permutation(m)[: max(2, m // 2)])
-            own = pick_members(pool, pool.stack.weights, metric, choice.n_picks, some.tolist())
-            bags.append(_count(_best_start(own, metric), m))
-        weights = np.mean(bags, axis=0)
-    return weights, "greedy" if np.count_nonzero(weights) > 1 else "best single"
+        bags = [pick_members(pool.draw(rng), metric, choice.n_picks) for _ in range(n_bags)]
+        weights, what = np.mean([_count(own, m) for own in bags], axis=0), "bagged"
+    else:
+        return _count(_best_start(picks[: choice.n_picks], metric), m), "greedy"
+    if metric.better(picks[0].value, value_of_pool(pool, weights, metric)):
+        return _count(_best_start(picks[: max(choice.n_picks, 1)], metric), m), "greedy"
+    return weights, what
 
 
 def _count(picks: list[Pick], m: int) -> NDArray[np.float64]:
@@ -243,20 +253,19 @@ def _gain(pool: Pool, weights: NDArray[np.float64], best: int, choice: _Choice) 
     parts = []
     for own in (weights, np.arange(stack.m) == best):
         total = pool.weighted(own.astype(float))
-        beta = pool.fit(total, 1, stack.weights)[1]
+        beta = pool.fit(total, 1)[1]
         parts.append(row_losses(pool, total, 1, beta, np.arange(stack.n)))
-    return paired_difference(*parts, each, groups)
+    return paired_difference(parts[0], parts[1], each, groups)
 
 
 def _table(rows: Stack, weights: NDArray[np.float64]) -> list[dict[str, Any]]:
-    reader = rows.pool(Kind("geometric", "raw"), np.ones(rows.m)).reader(
-        np.zeros((len(rows.logs), rows.k, rows.logs.shape[-1]), np.float32), 1, rows.weights
+    pool = rows.pool(RAW, None)
+    points = pool.reader(pool.empty(), 1).points(np.ones(rows.m))
+    each = zip(
+        rows.members.names, rows.alone(None)[0].tolist(), points, weights.tolist(), strict=True
     )
-    ones = np.ones(rows.m)
-    refinements = reader.fit(ones)[0]
-    losses = [point.loss for point in reader.points(ones)]
     table = [
-        {"member": name, "refinement": float(r), "log_loss": loss, "weight": float(w)}
-        for name, r, loss, w in zip(rows.members.names, refinements, losses, weights, strict=True)
+        {"member": name, "refinement": refinement, "log_loss": point.loss, "weight": weight}
+        for name, refinement, point, weight in each
     ]
     return sorted(table, key=lambda row: row["refinement"])

@@ -15,10 +15,11 @@ from refinecal.ensembles.greedy import (
     Pool,
     Stack,
     from_tiles,
+    is_refinement,
     measure,
     pick_members,
 )
-from refinecal.metrics import Metric, is_built_in
+from refinecal.metrics import Metric
 
 Floats = NDArray[np.float64]
 
@@ -47,27 +48,25 @@ def try_kind(stack: Stack, kind: Kind, metric: Metric, most: int) -> Trial:
     values, weights = np.zeros(most + 1), np.zeros(most + 1)
     fold_of = from_tiles(stack.folds, stack.n)
     for fold in range(stack.n_folds):
-        own = np.where(stack.folds == fold, stack.weights, np.float32(0))
-        others = stack.weights - own
-        betas = stack.calibrate(others) if kind.members == "calibrated" else np.ones(stack.m)
-        pool = stack.pool(kind, betas)
-        picks = pick_members(pool, others, metric, most)
+        pool = stack.pool(kind, fold)
+        own = stack.weights - pool.weights
+        picks = pick_members(pool, metric, most)
         rows = np.flatnonzero(fold_of == fold)
         for t, (total, count, start) in enumerate(growing(pool, picks)):
-            beta = pool.fit(total, count, others)[1] if np.isnan(start) else start
+            beta = pool.fit(total, count)[1] if np.isnan(start) else start
             losses[t, rows] = row_losses(pool, total, count, beta, rows)
-            if not is_built_in(metric) or metric.name != "refinement":
+            if not is_refinement(metric):
                 value, weight = measure(pool, total, count, own, metric), float(own.sum())
                 values[t] += weight * value
                 weights[t] += weight
-    if is_built_in(metric) and metric.name == "refinement":
+    if is_refinement(metric):
         each = from_tiles(stack.weights, stack.n).astype(np.float64)
         return Trial(kind, losses @ each / each.sum(), losses)
     return Trial(kind, values / weights, losses)
 
 
 def growing(pool: Pool, picks: list[Pick]) -> Iterable[tuple[NDArray[np.float32], int, float]]:
-    """Yield the sum of the members after each pick, their number and a guess of beta; last, of all members."""
+    """Yield the sum of the members after each pick, their number and beta; last, of all members."""
     total = pool.empty()
     for count, pick in enumerate(picks, 1):
         total += pool.member(pick.member)
@@ -85,4 +84,4 @@ def row_losses(
     """Return the log loss of some rows, in the order of the tiles, at an inverse temperature."""
     logs = log_softmax(beta * pool.logits(total, count)[rows])
     labels = from_tiles(pool.stack.labels, pool.stack.n)[rows]
-    return -logs[np.arange(len(rows)), labels]
+    return np.asarray(-logs[np.arange(len(rows)), labels])

@@ -1,9 +1,9 @@
-"""Greedy selection with replacement: the pool grows by the member that makes it best (Caruana et al. 2004)."""
+"""Greedy selection with replacement: add the member that makes the pool best (Caruana et al. 2004)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,10 +22,24 @@ from refinecal.temperature.fit import MAX_BETA, ROUNDING_32, Point, best_step, s
 
 Tiles = NDArray[np.float32]
 TILE = 128  # rows of a tile, as in the kernel
-CLOSE = 1e-4  # relative error of beta; that of the loss is of the order of its square
+CLOSE = 1e-3  # relative error of beta; that of the loss is of the order of its square
 TOLERANCE = 1e-6  # of a search, in float32
 NEAR_ZERO = 1e-6  # beta at which the slope at 0 is read
-FAST_METRICS = ("refinement", "risk", "log_loss")
+LOG_LOSSES = ("risk", "log_loss")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How members are pooled, and whether each is calibrated before."""
+
+    pool: str  # "arithmetic" or "geometric"
+    members: str  # "raw" or "calibrated"
+
+    def __str__(self) -> str:
+        return f"{self.pool} pool of {self.members} members"
+
+
+RAW = Kind("geometric", "raw")  # of one member: the member itself
 
 
 # ---- rows in tiles -----------------------------------------------------------------------------------------
@@ -70,6 +84,7 @@ class Stack:
         self.units = units
         shape = (len(self.labels), self.m, self.k, TILE)
         self.logs = np.empty(shape, np.float32)
+        self._alone: dict[int | None, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         for i, each in enumerate(members.logs):
             self.logs[:, i] = to_tiles(each, order)
 
@@ -78,24 +93,30 @@ class Stack:
         """The probabilities of the members, as they were given."""
         return np.exp(self.logs)
 
-    def calibrate(self, weights: Tiles) -> NDArray[np.float64]:
-        """Return the best inverse temperature of each member."""
-        alone = np.zeros((len(self.logs), self.k, TILE), np.float32)
-        factors = np.ones(self.m, np.float32)
-        reader = PoolReader(self.logs, factors, alone, 1.0, False, self.labels, weights)
-        return reader.fit(np.ones(self.m))[1]
+    def others(self, fold: int | None) -> Tiles:
+        """Return the weights of the rows outside of a fold; ``None`` for all rows."""
+        return np.where(self.folds == fold, np.float32(0), self.weights)
 
-    def pool(self, kind: Kind, betas: NDArray[np.float64]) -> Pool:
-        """Return a pool without members yet."""
+    def alone(self, fold: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the refinement and inverse temperature of each member on the rows outside of a fold."""
+        if fold not in self._alone:
+            pool = self.pool(RAW, fold)
+            self._alone[fold] = pool.reader(pool.empty(), 1).fit(np.ones(self.m))
+        return self._alone[fold]
+
+    def pool(self, kind: Kind, fold: int | None) -> Pool:
+        """Return a pool whose members are calibrated, if at all, on the rows outside of a fold."""
+        ones = np.ones(self.m)
+        betas = self.alone(fold)[1] if kind.members == "calibrated" else ones
         if kind.pool == "geometric":
-            return Pool(self, False, self.logs, betas)
+            return Pool(self, kind, fold, self.logs, betas)
         if kind.members == "raw":
-            return Pool(self, True, self.probs, np.ones(len(betas)))
+            return Pool(self, kind, fold, self.probs, ones)
         scaled = self.logs * betas.astype(np.float32)[:, None, None]
         scaled -= scaled.max(axis=2, keepdims=True)
         np.exp(scaled, out=scaled)
         scaled /= scaled.sum(axis=2, keepdims=True)
-        return Pool(self, True, scaled, np.ones(len(betas)))
+        return Pool(self, kind, fold, scaled, ones)
 
 
 def deal_units(
@@ -132,17 +153,6 @@ def deal_units(
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """How members are pooled, and whether each is calibrated before."""
-
-    pool: str  # "arithmetic" or "geometric"
-    members: str  # "raw" or "calibrated"
-
-    def __str__(self) -> str:
-        return f"{self.pool} pool of {self.members} members"
-
-
-@dataclass(frozen=True, slots=True)
 class PoolReader:
     """Reads the loss of a pool with each of some members added, and its derivatives in beta."""
 
@@ -169,6 +179,7 @@ class PoolReader:
         Near the best beta, one read and its derivatives are enough; other members are searched one by one.
         """
         losses, betas = np.empty(len(starts)), np.empty(len(starts))
+        starts = np.where(starts > NEAR_ZERO, starts, 1.0)
         for i, (beta, loss, a, b, c, d) in enumerate(self.points(starts)):
             step, error = best_step(a, b, c, d)
             if error < CLOSE and -0.9 < step < 9 and beta * (1 + step) < MAX_BETA:
@@ -208,13 +219,23 @@ class _OneMember:
 
 
 class Pool:
-    """The members of a kind of pool, and the sum of those picked so far."""
+    """The members of a kind of pool, to be added up on the rows outside of a fold."""
 
     def __init__(
-        self, stack: Stack, arithmetic: bool, values: Tiles, factors: NDArray[np.float64]
+        self, stack: Stack, kind: Kind, fold: int | None, values: Tiles, factors: NDArray[Any]
     ) -> None:
-        self.stack, self.arithmetic, self.values = stack, arithmetic, values
+        self.stack, self.kind, self.fold, self.values = stack, kind, fold, values
         self.factors = factors.astype(np.float32)
+        self.weights = stack.others(fold)
+        self.arithmetic = kind.pool == "arithmetic"
+
+    def draw(self, rng: np.random.Generator) -> Pool:
+        """Return the pool with the weights of a bootstrap sample; rows of a unit are drawn together."""
+        stack, bag = self.stack, copy(self)
+        n_units = int(stack.units.max()) + 1
+        counts = rng.multinomial(n_units, np.full(n_units, 1 / n_units))[stack.units]
+        bag.weights = self.weights * to_tiles(counts.astype(np.float32), stack.order)
+        return bag
 
     def empty(self) -> Tiles:
         return np.zeros((len(self.values), *self.values.shape[2:]), np.float32)
@@ -230,16 +251,15 @@ class Pool:
             total += np.float32(weights[i]) * self.member(i)
         return total
 
-    def reader(self, total: Tiles, count: float, weights: Tiles) -> PoolReader:
+    def reader(self, total: Tiles, count: float) -> PoolReader:
         """Return a reader of the pool of ``count`` members, the last of which is any."""
-        rest = total, 1 / count, self.arithmetic, self.stack.labels, weights
+        rest = total, 1 / count, self.arithmetic, self.stack.labels, self.weights
         return PoolReader(self.values, self.factors, *rest)
 
-    def fit(self, total: Tiles, count: float, weights: Tiles) -> tuple[float, float]:
+    def fit(self, total: Tiles, count: float) -> tuple[float, float]:
         """Return the smallest loss of the pool of ``count`` members, and its inverse temperature."""
-        rest = 1 / count, self.arithmetic, self.stack.labels, weights
-        nothing = np.zeros_like(total)
-        reader = PoolReader(total[:, None], np.ones(1, np.float32), nothing, *rest)
+        reader = self.reader(np.zeros_like(total), count)
+        reader = replace(reader, values=total[:, None], factors=np.ones(1, np.float32))
         loss, beta = reader.fit(np.ones(1))
         return loss.item(), beta.item()
 
@@ -260,39 +280,47 @@ class Pick:
     beta: float
 
 
-def pick_members(
-    pool: Pool, weights: Tiles, metric: Metric, most: int, allowed: Sequence[int] | None = None
-) -> list[Pick]:
+def pick_members(pool: Pool, metric: Metric, most: int) -> list[Pick]:
     """Return the members picked one after the other, some of them again."""
-    total, picks = pool.empty(), list[Pick]()
-    m = pool.values.shape[1]
-    open_to = np.arange(m) if allowed is None else np.asarray(allowed)
-    starts = np.ones(m)
+    stack, total, picks = pool.stack, pool.empty(), list[Pick]()
+    starts = stack.alone(pool.fold)[1] if pool.kind.members == "raw" else np.ones(stack.m)
     for count in range(1, most + 1):
-        values, betas = score(pool, total, count, weights, metric, starts)
+        values, betas = score(pool, total, count, metric, starts)
         signed = -values if metric.greater_is_better else values
-        signed = np.where(np.isnan(signed), np.inf, signed)[open_to]
-        best = int(open_to[int(signed.argmin())])
+        best = int(np.where(np.isnan(signed), np.inf, signed).argmin())
         total += pool.member(best)
         picks.append(Pick(best, float(values[best]), float(betas[best])))
-        if 1e-6 < betas[best] < MAX_BETA / 2:
-            starts = np.full(m, betas[best])
+        if 1e-6 < betas[best] < MAX_BETA / 2:  # the more picks, the less each changes
+            change = np.clip(betas, 1e-6, MAX_BETA / 2) / betas[best]
+            starts = betas[best] * change ** (count / (count + 1))
     return picks
 
 
 def score(
-    pool: Pool, total: Tiles, count: int, weights: Tiles, metric: Metric, starts: NDArray[Any]
+    pool: Pool, total: Tiles, count: int, metric: Metric, starts: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the metric of the pool with each member added, and its inverse temperature, NaN if unknown."""
-    if is_built_in(metric) and metric.name in FAST_METRICS:
-        reader = pool.reader(total, count, weights)
-        if metric.name == "refinement":
-            return reader.fit(starts)
-        losses = [point.loss for point in reader.points(np.ones(len(starts)))]
-        return np.array(losses), np.full(len(starts), np.nan)
-    m = pool.values.shape[1]
-    values = [measure(pool, total + pool.member(i), count, weights, metric) for i in range(m)]
-    return np.array(values), np.full(m, np.nan)
+    unknown = np.full(pool.stack.m, np.nan)
+    if is_refinement(metric):
+        return pool.reader(total, count).fit(starts)
+    if is_built_in(metric) and metric.name in LOG_LOSSES:
+        points = pool.reader(total, count).points(np.ones(pool.stack.m))
+        return np.array([point.loss for point in points]), unknown
+    pools = (total + pool.member(i) for i in range(pool.stack.m))
+    return np.array([measure(pool, each, count, pool.weights, metric) for each in pools]), unknown
+
+
+def is_refinement(metric: Metric) -> bool:
+    """Return whether pools are compared by their log loss after temperature scaling."""
+    return metric.name == "refinement" and is_built_in(metric)
+
+
+def value_of_pool(pool: Pool, weights: NDArray[np.float64], metric: Metric) -> float:
+    """Return the metric of a weighted pool on its rows."""
+    total = pool.weighted(weights)
+    if is_refinement(metric):
+        return pool.fit(total, 1)[0]
+    return measure(pool, total, 1, pool.weights, metric)
 
 
 def measure(pool: Pool, total: Tiles, count: float, weights: Tiles, metric: Metric) -> float:
@@ -302,12 +330,11 @@ def measure(pool: Pool, total: Tiles, count: float, weights: Tiles, metric: Metr
     rows = np.flatnonzero(weight)
     logits = np.ascontiguousarray(pool.logits(total, count)[rows])
     given = None if stack.members.weights is None else weight[rows]
-    y = np.asarray(stack.members.y)[stack.order[rows]]
     sample = Sample(from_tiles(stack.labels, stack.n)[rows], logits, given)
+    parts: Any = _NoParts
     if is_built_in(metric) and metric.name == "brier_refinement":
-        parts: Any = decompose_sample(sample, TemperatureScaling(laplace=False), LogLoss())
-    else:
-        parts = _NoParts
+        parts = decompose_sample(sample, TemperatureScaling(laplace=False), LogLoss())
+    y = np.asarray(stack.members.y)[stack.order[rows]]
     return value_of(metric, Step(y, sample, parts, 1.0), given)
 
 

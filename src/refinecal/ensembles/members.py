@@ -217,7 +217,7 @@ def smooth_logs(logs: NDArray[np.float32], n: float) -> NDArray[np.float32]:
     if n == 0:
         return logs
     shift, uniform = np.log(n / (n + 1)), -np.log((n + 1) * logs.shape[1])
-    return np.logaddexp(logs + np.float32(shift), np.float32(uniform))
+    return np.asarray(np.logaddexp(logs + np.float32(shift), np.float32(uniform)))
 
 
 # ---- names -------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.files import plain, write_json
-from refinecal._core.format import format_fixed, number, percent, shorten_name, with_error
+from refinecal._core.format import format_fixed, number, shorten_name, with_error
 from refinecal._core.sample import log_softmax
-from refinecal.calibrators._json import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.ensembles.members import LOWEST, iterate, read_logs, smooth_logs
+from refinecal.calibrators._json import from_dict
+from refinecal.ensembles.members import iterate, read_logs, smooth_logs
 from refinecal.evaluation import Difference
 
 FORMAT = 1
+WIDTH = 80
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +55,7 @@ class SelectedEnsemble:
     kinds : list of dict
         Each ``pool`` and ``members`` compared by cross-validation, and the best ``cv_value`` of each.
     choice : str
-        "greedy", "best single" or "uniform".
+        "greedy", "bagged", "best single" or "uniform".
     best_single : str
         The member that is best alone.
     gain : Difference
@@ -140,19 +141,16 @@ class SelectedEnsemble:
 
     def describe(self) -> str:
         """Return in one line what was chosen."""
-        used = int(np.count_nonzero(self.weights))
-        what = f"{self.pool} pool of {used} of {len(self.names)} members"
+        used, m = int(np.count_nonzero(self.weights)), len(self.names)
         if self.choice == "best single":
-            what = f"{self.best_single} alone"
-        if self.choice == "uniform":
-            what = f"uniform {self.pool} pool of all {len(self.names)} members"
-        treatment = "" if self.choice == "best single" else f", {self.members}"
-        how = ", chosen by cross-validation" if self.kinds else ""
-        return what + treatment + how
+            return f"{self.best_single} alone"
+        which = f"all {m}" if self.choice == "uniform" else f"{used} of {m}"
+        return f"{self.choice} {self.pool} pool of {which} members, {self.members}"
 
     def __repr__(self) -> str:
         width = max(len("member"), *(len(shorten_name(name, 30)) for name in self.names))
-        lines = [f"SelectedEnsemble: {self.describe()}"]
+        lines = [f"SelectedEnsemble: {shorten_name(self.describe(), 60)}"]
+        lines += self._show_kinds()
         lines.append(
             f"  log loss against {shorten_name(self.best_single, 30)}: {self._show_gain()}"
         )
@@ -163,6 +161,23 @@ class SelectedEnsemble:
             lines.append(f"  {name:{width}}  {weight:>6}   {refinement}  {loss}")
         return "\n".join(lines)
 
+    def _show_kinds(self) -> list[str]:
+        """Return what cross-validation says of each kind of pool."""
+        if not self.kinds:
+            return []
+        values = [
+            f"{each['pool']}, {each['members']} {format_fixed(each['cv_value']).strip()}"
+            for each in self.kinds
+        ]
+        name = shorten_name(self.metric, 30)
+        lines = [f"  {name} by cross-validation: {'; '.join(values[:1])}"]
+        for value in values[1:]:
+            if len(lines[-1]) + len(value) + 2 > WIDTH:
+                lines.append(f"    {value}")
+            else:
+                lines[-1] += f"; {value}"
+        return lines
+
     def _show_gain(self) -> str:
         return with_error(self.gain.mean, self.gain.standard_error, sign="+") + " (s.e.)"
 
@@ -170,18 +185,10 @@ class SelectedEnsemble:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, strings and lists, ready for JSON."""
-        names = ("names", "weights", "pool", "members", "betas", "smoothing", "metric", "path")
-        names += ("choice", "best_single", "kinds", "table")
-        found = {name: plain(getattr(self, name)) for name in names}
-        classes = {"dtype": self.classes.dtype.str, "values": self.classes.tolist()}
-        gain = self.gain.to_dict()
-        return {
-            "format": FORMAT,
-            **found,
-            "classes": classes,
-            "gain": gain,
-            "calibrator": self.calibrator.to_dict(),
-        }
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        found["classes"] = {"dtype": self.classes.dtype.str, "values": self.classes.tolist()}
+        found |= {"gain": self.gain.to_dict(), "calibrator": self.calibrator.to_dict()}
+        return {"format": FORMAT, **plain(found)}
 
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> Self:
@@ -195,8 +202,8 @@ class SelectedEnsemble:
             classes = given["classes"]
             given["classes"] = np.array(classes["values"], dtype=np.dtype(classes["dtype"]))
             given["names"] = tuple(given["names"])
-            gain = given["gain"]
-            given["gain"] = Difference(**{k: np.nan if v is None else v for k, v in gain.items()})
+            gain: Any = {k: np.nan if v is None else v for k, v in given["gain"].items()}
+            given["gain"] = Difference(**gain)
             given["calibrator"] = from_dict(given["calibrator"])
             return cls(**given)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
