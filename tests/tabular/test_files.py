@@ -315,10 +315,12 @@ def test_text_of_mixed_encodings_is_refused(tmp_path, data):
         open_table(path).read()
 
 
-def test_long_utf8_is_not_cut_within_a_letter(tmp_path):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_long_text_is_not_cut_within_a_letter(tmp_path, encoding):
     text = "aé€😀" * 700_000
     rows = [text[i : i + 1000] for i in range(0, len(text), 1000)]
-    path = written(tmp_path / "t.csv", "a,b\n" + "".join(f"{row},1\n" for row in rows))
+    data = "a,b\n" + "".join(f"{row},1\n" for row in rows)
+    path = written(tmp_path / "t.csv", data.encode(encoding))
     assert open_table(path).read()["a"].to_pylist() == rows
 
 

@@ -28,7 +28,7 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import QuantileTransformer
 
 import refinecal as rc
-from refinecal.training.encoding import Encoding, most_frequent, positions_in, to_matrix
+from refinecal.training.encoding import Encoding, code_positions, most_frequent, to_matrix
 from refinecal.training.rows import Rows
 from refinecal.training.table_model import MODELS, get_model
 from refinecal.training.trainer import TrainingRun
@@ -770,7 +770,8 @@ def test_most_frequent_codes(codes, most):
     assert (np.diff(kept) > 0).all()
     left = [counts[code] for code in counts if code not in kept]
     assert min([counts[code] for code in kept.tolist()], default=0) >= max(left, default=0)
-    places = positions_in(kept, codes)
+    X = pd.DataFrame({"a": pd.Categorical(np.where(codes < 0, None, codes))})
+    places = code_positions(X, np.array([True]), [kept])[:, 0]
     for code, place in zip(codes.tolist(), places.tolist(), strict=True):
         assert (kept[place] == code) if place >= 0 else (code not in kept)
 

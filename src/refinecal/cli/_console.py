@@ -96,15 +96,13 @@ class Console:
         self.out = RichConsole(highlight=False, soft_wrap=True)
         self.err = RichConsole(stderr=True, highlight=False, soft_wrap=True)
 
-    def say(self, text: str = "", style: str | None = None) -> None:
+    def say(self, text: str = "", style: str | None = None, soft_wrap: bool = True) -> None:
         """Write a line for people."""
         if not (self.as_json or self.quiet):
-            self.out.print(clean(tidy_sentence(text)), style=style, markup=False)
+            said = clean(tidy_sentence(text))
+            self.out.print(said, style=style, markup=False, soft_wrap=soft_wrap)
 
-    def tell(self, text: str, style: str | None = None) -> None:
-        """Write a sentence for people, wrapped at the width of the terminal."""
-        if not (self.as_json or self.quiet):
-            self.out.print(clean(tidy_sentence(text)), style=style, markup=False, soft_wrap=False)
+    tell = functools.partialmethod(say, soft_wrap=False)  # a sentence, wrapped on the terminal
 
     def note(self, text: str) -> None:
         """Write a line to stderr."""
@@ -150,11 +148,21 @@ class Console:
         self.result(page.data)
 
     def print_page(self, page: Page) -> None:
-        """Write the tables and sentences of a page for people."""
-        if not (self.as_json or self.quiet):
-            from refinecal.report.terminal import show
+        """Write the tables of a page that belong on the terminal, then what they mean."""
+        if self.as_json or self.quiet:
+            return
+        from refinecal.report.page import Table
+        from refinecal.report.terminal import show_table, type_signs
 
-            show(page, self)
+        self.tell(type_signs(page.title), "bold")
+        for section in page.sections:
+            for block in section.blocks:
+                if isinstance(block, Table) and block.terminal:
+                    show_table(block, self)
+        if page.lead:
+            self.tell(type_signs(page.lead), "bold")
+        for point in page.points:
+            self.tell(type_signs(point))
 
     def result(self, value: Any) -> None:
         """Write the result as JSON."""

@@ -41,6 +41,10 @@ MOST_LEAKS = 5  # that are named at the top
 MOST_COLUMNS = 10  # of the table, on the terminal
 MOST_NOTES = 40  # columns with a note, on the terminal
 MOST_CLASSES = 10  # that are named
+NO_TEST_ROWS = (
+    "The log loss on validation rows is {}, where one model predicts each row. Without test rows, the loss "
+    "of the averaged models is unknown."
+)
 
 
 def page(finished: FinishedRun, request: FitRequest) -> Page:
@@ -66,7 +70,9 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
         points.append(f"Chosen: {configuration(fit)}")
     return Page(
         f"Predicting {request.target!r} from {request.table.name}",
-        _lead_without_test_rows(fit) if judged is None else lead(judged, fit.data.leaks),
+        NO_TEST_ROWS.format(number(fit.validation_loss, 4))
+        if judged is None
+        else lead(judged, fit.data.leaks),
         cards=() if judged is None else cards(judged),
         points=points,
         sections=[*sections, data_section(fit)],
@@ -82,13 +88,6 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
             predict=f"refinecal predict {finished.path.name} NEW.csv -o predictions.csv",
         ),
         data={"run": finished.path, "report": finished.path / REPORT, **metrics(request, finished)},
-    )
-
-
-def _lead_without_test_rows(fit: Fit) -> str:
-    return (
-        f"The log loss on validation rows is {number(fit.validation_loss, 4)}, where one model predicts each "
-        "row. Without test rows, the loss of the averaged models is unknown."
     )
 
 

@@ -11,32 +11,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from refinecal._core.format import MINUS, number
-from refinecal.report.page import Page, Table, show_cells
+from refinecal.report.page import Table, show_cells
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 FOLDED = 14  # characters: narrower names are not folded
-_type = partial(re.compile(f"{MINUS}(?=[\\d∞])").sub, "-")  # before numbers, not in a name
-
-
-def show(page: Page, console: Any) -> None:
-    """Write the tables of a page that belong on the terminal, then what they mean."""
-    console.tell(_type(page.title), "bold")
-    for section in page.sections:
-        for block in section.blocks:
-            if isinstance(block, Table) and block.terminal:
-                show_table(block, console)
-    if page.lead:
-        console.tell(_type(page.lead), "bold")
-    for point in page.points:
-        console.tell(_type(point))
+type_signs = partial(re.compile(f"{MINUS}(?=[\\d∞])").sub, "-")  # before numbers, not in a name
 
 
 def show_table(table: Table, console: Any, rest: str = "more (-v shows all)") -> None:
     """Write a table with the numbers of the HTML report; long ones in full only if ``verbose``."""
     columns, numeric, cells = show_cells(table)
-    texts = [["" if c.missing else _type(c.text) for c in row] for row in cells]
+    texts = [["" if c.missing else type_signs(c.text) for c in row] for row in cells]
     hidden = len(texts) - table.terminal
     if console.verbose or hidden <= 1:  # to say that one row is hidden would take as much room
         hidden = 0

@@ -23,6 +23,7 @@ diverges, so :math:`\lambda` starts large, where the solution is known, and decr
 
 from __future__ import annotations  # so that help() shows types by name
 
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -58,10 +59,6 @@ class Track:
     def pick(self, rows: slice | NDArray[np.intp]) -> Track:
         """Return some of the points."""
         return Track(self.lam[rows], self.u[rows], self.slope[rows], self.constants[rows])
-
-    def copy(self) -> Track:
-        """Return a copy."""
-        return Track(self.lam.copy(), self.u.copy(), self.slope.copy(), self.constants.copy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ class _Walk:
 
     def __init__(self, block: _Block, begin: Track, solved: bool) -> None:
         n = len(block.lam)
-        self.block, self.known = block, begin.copy()
+        self.block, self.known = block, deepcopy(begin)
         self.at, self.u = begin.lam.copy(), begin.u.copy()
         self.slope, self.constants = np.empty((n, 3)), np.empty((n, 3))
         self.stride, self.tries = np.full(n, 2.0), np.zeros(n, dtype=int)  # stride in log(lam)

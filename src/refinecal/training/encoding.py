@@ -68,18 +68,6 @@ def most_frequent(codes: NDArray[np.int64], most: int | None) -> NDArray[np.int6
     return np.sort(found[np.argsort(-counts, kind="stable")[:most]])
 
 
-def positions_in(known: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each code is among the known ones, which increase; -1 if it is not.
-
-    >>> positions_in(np.array([2, 7]), np.array([7, 3, -1, 2]))
-    array([ 1, -1, -1,  0])
-    """
-    if not len(known):
-        return np.full(len(codes), -1, dtype=np.int64)
-    places = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-    return np.where(known[places] == codes, places, -1)
-
-
 def learn_codes(
     X: pd.DataFrame, mask: NDArray[np.bool_], most: int | None = None
 ) -> list[NDArray[np.int64]]:
@@ -91,9 +79,11 @@ def code_positions(
     X: pd.DataFrame, mask: NDArray[np.bool_], known: list[NDArray[np.int64]]
 ) -> NDArray[np.int64]:
     """Return where each category is among the known codes of its column; -1 if it is not."""
+    import pandas as pd
+
     found = np.empty((len(X), len(known)), dtype=np.int64)
     for i, (j, codes) in enumerate(zip(np.flatnonzero(mask), known, strict=True)):
-        found[:, i] = positions_in(codes, to_codes(X.iloc[:, j]))
+        found[:, i] = pd.Index(codes).get_indexer(to_codes(X.iloc[:, j]))
     return found
 
 

@@ -56,7 +56,11 @@ class LogisticModel(TableModel):
         from sklearn.exceptions import ConvergenceWarning
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # of scikit-learn
 
-        encoding = Encoding.learn(run.rows.X, _scaling(run.params))
+        check_params("logistic", run.params, ["scaling"])
+        scaling = run.params.get("scaling", "standard")
+        if scaling not in SCALINGS:
+            fail_choice("scaling", scaling, list(SCALINGS), "left out")
+        encoding = Encoding.learn(run.rows.X, scaling)
         rows = encoding.numbers(run.val.X), encoding.positions(run.val.X)
         path: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
 
@@ -83,14 +87,6 @@ class LogisticModel(TableModel):
     def _load(cls, path: Path) -> Self:
         arrays = read_npz(path)
         return cls(Encoding.from_arrays(arrays), [(arrays["weights"], arrays["intercepts"])])
-
-
-def _scaling(params: dict[str, Any]) -> str:
-    check_params("logistic", params, ["scaling"])
-    scaling = params.get("scaling", "standard")
-    if scaling not in SCALINGS:
-        fail_choice("scaling", scaling, list(SCALINGS), "left out")
-    return str(scaling)
 
 
 def _solutions(run: TrainingRun, encoding: Encoding) -> Any:

@@ -188,7 +188,10 @@ def _epochs(
     rate, decay = options["learning_rate"], options["weight_decay"]
     # Fused, it reads each weight once: the others go over all of them a dozen times.
     optimizer = torch.optim.AdamW(net.values(), lr=rate, weight_decay=decay, fused=True)
-    labels, weights = torch.from_numpy(run.rows.y), _mean_one(run.rows.weights)
+    labels, weights = torch.from_numpy(run.rows.y), None
+    if run.rows.weights is not None:  # with mean 1, so that their scale does not change the rate
+        scaled = np.asarray(run.rows.weights) / np.mean(run.rows.weights)
+        weights = torch.from_numpy(scaled.astype(np.float32))
     while True:
         order = torch.randperm(len(labels), generator=random)
         for start in range(0, len(order), options["batch_size"]):
@@ -204,13 +207,6 @@ def _epochs(
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         yield
-
-
-def _mean_one(weights: Any) -> torch.Tensor | None:
-    """Return weights with mean 1, so that their scale does not change the learning rate."""
-    if weights is None:
-        return None
-    return torch.from_numpy((np.asarray(weights) / np.mean(weights)).astype(np.float32))
 
 
 @contextmanager
