@@ -246,7 +246,8 @@ class Planner:
             self.name(number): (folds.join(each, calibrator, data.pairs.n_first), each)
             for number, each in units.items()
         }
-        return Pool.select(members, CHOSEN_BY, data.k, data.pairs.rows.groups)
+        metric, groups = get_metric(CHOSEN_BY), data.pairs.rows.groups
+        return Pool.select(members, metric, range(data.k), groups)
 
     def _calibrator(self) -> Any:
         """Return what calibrates each candidate: one number, unless another calibrator is asked for."""

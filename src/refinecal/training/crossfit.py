@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -70,10 +70,11 @@ class FoldModel:
     places: NDArray[np.int64]
     monitor: RefinementMonitor | None = None
     seconds: float = 0.0  # of training
+    smoothing: int = 0  # of its probabilities, see refinecal.training.predictions.smooth_zeros
 
-    def held_out(self, metric: str, k: int, smoothing: int = 0) -> HeldOut:
+    def held_out(self, metric: str, k: int) -> HeldOut:
         """Return the validation rows, with the predictions at the step that a metric chose."""
-        logits = all_classes(self.choices[metric].logits, self.known, k, smoothing)
+        logits = all_classes(self.choices[metric].logits, self.known, k, self.smoothing)
         return HeldOut(logits, self.y, self.weights, self.places)
 
     def test_logits(self, metric: str, k: int) -> Floats:
@@ -144,6 +145,16 @@ class CrossFit(ABC):
             self.history.extend(where | step for step in each.history)
         return models
 
+    def train_all(
+        self, parts: Pairs, n_candidates: int, n_compared: int
+    ) -> Iterator[list[FoldModel]]:
+        """Yield the models of each candidate on the first folds."""
+        for number in range(n_candidates):
+            try:
+                yield self.train_folds(parts, number, range(n_compared))
+            except ValueError as error:
+                self.skip(number, error)
+
     def search(
         self, parts: Pairs, n_candidates: int, metrics: Sequence[Metric], n_compared: int
     ) -> Best:
@@ -152,12 +163,7 @@ class CrossFit(ABC):
         Candidates are compared on the first ``n_compared`` folds; those chosen are trained on all.
         """
         best: Best = {}
-        for number in range(n_candidates):
-            try:
-                models = self.train_folds(parts, number, range(n_compared))
-            except ValueError as error:
-                self.skip(number, error)
-                continue
+        for models in self.train_all(parts, n_candidates, n_compared):
             keep_best(best, models, metrics)
         for _, models in best.values():
             others = range(len(models), len(parts))

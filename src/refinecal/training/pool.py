@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from refinecal.calibrators.base import Calibrator
 from refinecal.ensembles import SelectedEnsemble, select_ensemble
+from refinecal.metrics import Metric
 from refinecal.training.crossfit import Ensemble, FoldModel
 
 
@@ -26,8 +27,8 @@ class Pool:
     def select(
         cls,
         members: Mapping[str, tuple[Ensemble, Sequence[FoldModel]]],
-        metric: str,
-        k: int,
+        metric: Metric,
+        classes: Any,
         groups: NDArray[Any] | None = None,
     ) -> Self:
         """Choose members by what they predict for the rows held out of them, the same rows for all.
@@ -35,7 +36,7 @@ class Pool:
         ``groups`` are those of the whole table, of which no fold of the cross-validation splits one.
         """
         stack = {
-            name: np.concatenate(ensemble.predict_held_out(models, metric))
+            name: np.concatenate(ensemble.predict_held_out(models, metric.name))
             for name, (ensemble, models) in members.items()
         }
         models = next(iter(members.values()))[1]
@@ -43,8 +44,9 @@ class Pool:
         selected = select_ensemble(
             np.concatenate([model.y for model in models]),
             stack,
+            metric=metric,
             members="raw",  # they are calibrated
-            classes=range(k),
+            classes=classes,
             sample_weight=np.concatenate(weights) if weights else None,
             groups=None if groups is None else groups[np.concatenate([m.places for m in models])],
         )
