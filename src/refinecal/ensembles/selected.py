@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from refinecal._core.files import plain, write_json
 from refinecal._core.format import format_fixed, number, shorten_name, with_error
 from refinecal._core.sample import log_softmax
-from refinecal.calibrators._json import from_dict
+from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.ensembles.members import iterate, read_logs, smooth_logs
 from refinecal.evaluation import Difference

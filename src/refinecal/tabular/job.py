@@ -115,7 +115,7 @@ class FitJob:
         options = self.request.options
         if options.model != "auto" and options.time_limit is None:
             return fit(self.data, options, self.folder, progress)
-        from refinecal.tabular.auto import fit_in_time
+        from refinecal.tabular.planner import fit_in_time
 
         return fit_in_time(self.data, options, self.folder, progress, self.clock)
 

@@ -128,7 +128,7 @@ def fit_in_time(
     held_out = data.pairs.rows.n + (0 if data.test is None else data.test.n)
     start = clock.elapsed - clock.before
     # A machine that starts slowly reports slowly.
-    clock.reserve = max(REPORT_SECONDS, start) + held_out * data.k / REPORT_CELLS
+    clock.reserve = max(REPORT_SECONDS, 1.3 * start) + held_out * data.k / REPORT_CELLS
     folds = TableFolds(data, options, draw_all(options), folder, progress, clock)
     return Planner(folds, start).fit()
 

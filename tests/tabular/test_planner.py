@@ -18,8 +18,8 @@ from made_tables import mixed
 
 from refinecal._core.files import RunFolder
 from refinecal.evaluation import row_losses
-from refinecal.tabular import auto
-from refinecal.tabular.auto import draw_all, fit_in_time, installed_kinds
+from refinecal.tabular import planner
+from refinecal.tabular.planner import draw_all, fit_in_time, installed_kinds
 from refinecal.tabular.clock import Clock, duration
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fit_folder import FitFolder
@@ -37,7 +37,7 @@ FAST = {"model": "auto", "max_steps": 6, "patience": 6, "n_threads": 1}
 
 @pytest.fixture(autouse=True)
 def _few_kinds(monkeypatch):
-    monkeypatch.setattr(auto, "PACKAGES", {kind: auto.PACKAGES[kind] for kind in KINDS})
+    monkeypatch.setattr(planner, "PACKAGES", {kind: planner.PACKAGES[kind] for kind in KINDS})
 
 
 class Simulated(NullProgress):
@@ -244,14 +244,14 @@ def test_fewer_rows_if_there_is_no_time_for_all():
 
 
 def test_rows_are_limited_by_the_time_that_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(auto, "CELLS_PER_SECOND", 10)
+    monkeypatch.setattr(planner, "CELLS_PER_SECOND", 10)
     progress = Simulated()
     fitted(tmp_path, progress, limit=40.0)
     assert any("rows: there is no time for more" in text for text in progress.said)
 
 
 def test_a_kind_that_cannot_be_trained_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setitem(auto.TUNED, "lightgbm", {"boosting": "nonsense"})
+    monkeypatch.setitem(planner.TUNED, "lightgbm", {"boosting": "nonsense"})
     with pytest.warns(RuntimeWarning, match="lightgbm is skipped"):
         found = fitted(tmp_path)
     assert {member.name for member in found.members} == {"logistic", "extra-trees"}
@@ -259,13 +259,13 @@ def test_a_kind_that_cannot_be_trained_is_skipped(tmp_path, monkeypatch):
 
 def test_one_kind_that_cannot_be_trained_is_an_error(tmp_path, monkeypatch):
     wrong = [Candidate("mlp", {"learning_rates": 1})]
-    monkeypatch.setattr(auto, "draw_all", lambda _: wrong)
+    monkeypatch.setattr(planner, "draw_all", lambda _: wrong)
     with pytest.raises(ValueError, match="learning_rate"):
         fitted(tmp_path, model="mlp")
 
 
 def test_what_is_not_installed_is_left_out(monkeypatch):
-    monkeypatch.setattr(auto, "find_spec", lambda name: None if name == "lightgbm" else name)
+    monkeypatch.setattr(planner, "find_spec", lambda name: None if name == "lightgbm" else name)
     assert installed_kinds() == ["hist-gb", "logistic", "extra-trees"]
 
 
