@@ -133,6 +133,18 @@ def test_the_monitor_sees_every_step(name, k):
     assert np.array_equal(model.logits(data[2]), model.logits(data[2], monitor.best_step))
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_training_can_be_stopped_at_any_step(name):
+    """As a time limit does, which lowers the number of steps while a model is trained."""
+    X, y, X_val, y_val = halves(*mixed(k=3))
+    monitor, params = new_monitor(), SMALL.get(name, {})
+    run = TrainingRun(Rows(X, y), Rows(X_val, y_val), np.arange(3), monitor, 25, params, 0, 1)
+    run.on_step = lambda step: setattr(run, "max_steps", 2) if step == 2 else None
+    model = get_model(name).train(run)
+    assert len(monitor.history) == 2
+    assert model.step == monitor.best_step <= 2
+
+
 @pytest.mark.parametrize("name", BOOSTING)
 def test_boosting_keeps_every_round(name):
     data = halves(*mixed(k=3))

@@ -19,13 +19,13 @@ from made_tables import mixed
 from refinecal._core.files import RunFolder
 from refinecal.evaluation import row_losses
 from refinecal.tabular import planner
-from refinecal.tabular.planner import draw_all, fit_in_time, installed_kinds
 from refinecal.tabular.clock import Clock, duration
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fit_folder import FitFolder
 from refinecal.tabular.fitting import Candidate, NullProgress, fit, plan, take_some
 from refinecal.tabular.job import FitRequest, leaderboard, open_fit
 from refinecal.tabular.judgement import describe_delivered, describe_pool, judge
+from refinecal.tabular.planner import draw_all, fit_in_time, installed_kinds
 from refinecal.tabular.run import Run, write_model
 from refinecal.tabular.schema import Schema
 from refinecal.training.crossfit import all_classes
