@@ -454,9 +454,9 @@ def test_units_survive_being_stored(tmp_path):
 
 
 def test_the_first_candidate_is_the_default():
-    assert draw_candidates(Options(model="logistic")) == [("logistic", {})]
+    assert draw_candidates(Options(model="logistic")) == [Candidate("logistic", {})]
     three = draw_candidates(Options(tune=3, seed=1))
-    assert three[0] == ("xgboost", {"learning_rate": 0.1, "colsample_bynode": 0.6})
+    assert three[0] == Candidate("xgboost", {"learning_rate": 0.1, "colsample_bynode": 0.6})
     assert three[1] != three[2]
     assert three == draw_candidates(Options(tune=3, seed=1))
 

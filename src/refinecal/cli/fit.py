@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -190,7 +191,7 @@ def fit_table(console: Console, request: FitRequest) -> Page:
     try:
         with (
             console.show_warnings(),
-            ProgressBars(console) as progress,
+            closing(ProgressBars(console)) as progress,
             open_fit(request) as job,
         ):
             show_data(console, request.table, job.data)
@@ -253,13 +254,8 @@ class ProgressBars:
             transient=True,
             disable=console.quiet or not console.err.is_terminal,
         )
+        self.close = self._bar.stop
         self._bars: dict[int, Any] = {}  # by run
-
-    def __enter__(self) -> ProgressBars:
-        return self
-
-    def __exit__(self, *about: object) -> None:
-        self._bar.stop()
 
     def start(self, run: int, name: str, max_steps: int) -> None:
         """Add a bar."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 LONG = 30.0  # seconds: a shorter rest is not worth announcing
 
@@ -16,18 +16,14 @@ class Clock:
 
     limit: float = math.inf
     now: Callable[[], float] = time.monotonic
-    start: float | None = None  # by default now
+    start: float = field(default_factory=time.monotonic)  # as ``now`` counts
     before: float = 0.0  # that a run took until it was interrupted
     reserve: float = 0.0  # for what comes after training
     deadline: float = math.inf  # of the training runs in progress, as ``now`` counts
 
-    def __post_init__(self) -> None:
-        self.start = self.now() if self.start is None else self.start
-
     @property
     def elapsed(self) -> float:
         """The seconds that count towards the limit."""
-        assert self.start is not None, "it is now by default"
         return self.before + self.now() - self.start
 
     @property
@@ -35,14 +31,8 @@ class Clock:
         """The seconds that are left for training."""
         return self.limit - self.elapsed - self.reserve
 
-    @property
-    def is_late(self) -> bool:
-        """Whether training runs should stop at their current step."""
-        return self.deadline < math.inf and self.now() >= self.deadline
-
     def left_after(self, n_done: int, n_left: int) -> str:
         """Return ", about 12 min left" if it takes long to do the rest at the same rate."""
-        assert self.start is not None, "it is now by default"
         seconds = (self.now() - self.start) / n_done * n_left
         return f", about {duration(seconds)} left" if seconds >= LONG else ""
 

@@ -110,7 +110,7 @@ class Member:
         return sum(unit.seconds for unit in self.units)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fit:
     """A finished fit: what each metric chose, test results, and the delivered models."""
 
@@ -120,54 +120,42 @@ class Fit:
     units: list[FoldModel]  # of the chosen candidate
     outcomes: dict[str, Selection]
     history: list[dict[str, float]]
-    max_steps: int
-    delivered: list[FoldModel]  # the same, or models of all rows
+    delivered: list[FoldModel]  # the same as the units, or models of all rows
     ensemble: Ensemble | Pool  # of those
     pooled: Selection | None = None  # of several candidates, if they are pooled
     members: tuple[Member, ...] = ()  # of the leaderboard, the best first
     n_retrained: int = 1  # members of the pool that were trained again on all rows
     plan: tuple[str, ...] = ()  # what was said of the time
 
-    @property
-    def chosen(self) -> Selection:
-        """The best candidate by refinement."""
-        return self.outcomes[CHOSEN_BY]
+    chosen: Selection = field(init=False)  # the best candidate by refinement
+    final: Selection = field(
+        init=False
+    )  # what is delivered, as it was judged: the pool, or the best
+    kind: str = field(init=False)  # of the chosen candidate, as are the next two
+    step_name: str = field(init=False)
+    max_steps: int = field(init=False)
+    used: list[Member] = field(init=False)  # members of the pool
+    tested: list[FoldModel] = field(init=False)  # the models that were judged, member by member
+    groups: Mapping[str, Ensemble] = field(init=False)  # of the delivered models, by member
 
-    @property
-    def final(self) -> Selection:
-        """What is delivered, as it was judged: the pool, or else the best candidate."""
-        return self.chosen if self.pooled is None else self.pooled
-
-    @property
-    def used(self) -> list[Member]:
-        """The members of the pool."""
-        return [member for member in self.members if member.weight > 0]
-
-    @property
-    def groups(self) -> Mapping[str, Ensemble]:
-        """The delivered models of each member, by name: of one candidate, all of them."""
-        return self.ensemble.groups if isinstance(self.ensemble, Pool) else {"": self.ensemble}
-
-    @property
-    def tested(self) -> list[FoldModel]:
-        """The models that were judged, member by member."""
-        if self.pooled is None:
-            return self.units
-        return [unit for member in self.used for unit in member.units]
+    def __post_init__(self) -> None:
+        pool, self.chosen = self.ensemble, self.outcomes[CHOSEN_BY]
+        self.final = self.chosen if self.pooled is None else self.pooled
+        self.kind = self.candidates[self.chosen.candidate].kind
+        model = get_model(self.kind)
+        self.step_name, self.max_steps = (
+            model.step_name,
+            self.options.max_steps or model.default_steps,
+        )
+        self.used = [member for member in self.members if member.weight > 0]
+        of_members = [unit for member in self.used for unit in member.units]
+        self.tested = self.units if self.pooled is None else of_members
+        self.groups = pool.groups if isinstance(pool, Pool) else {"": pool}
 
     @property
     def usual(self) -> Selection:
         """The result of stopping and choosing by validation loss."""
         return self.outcomes[USUAL]
-
-    @property
-    def kind(self) -> str:
-        """The kind of model that was chosen."""
-        return self.candidates[self.chosen.candidate].kind
-
-    @property
-    def step_name(self) -> str:
-        return get_model(self.kind).step_name
 
     @property
     def validation_loss(self) -> float:
@@ -261,35 +249,41 @@ class TableFolds(CrossFit):
 
         They are trained again on all rows, on all folds or the first of them, if options ask for it.
         """
-        data, options = self.data, self.options
-        outcomes = self.select(best, calibrator)
+        outcomes, everything = self.select(best, calibrator), self.data.everything
         chosen, units = outcomes[CHOSEN_BY], best[CHOSEN_BY][1]
         delivered, ensemble = units, chosen.ensemble
-        if data.everything is not None and n_again != 0:
-            folds = range(len(data.everything))[:n_again]
-            delivered = self.train_folds(data.everything, chosen.candidate, folds, record=False)
-            ensemble = self.join_again(delivered, chosen, units, calibrator)
-        found = (units, outcomes, self.history, self.max_steps(chosen.candidate))
-        return Fit(data, options, self.candidates, *found, delivered, ensemble)
-
-    def join_again(
-        self, delivered: list[FoldModel], tested: Selection, units: list[FoldModel], calibrator: Any
-    ) -> Ensemble:
-        """Calibrate models that were trained again; if they do not show how far they disagree, others do."""
-        assert self.data.everything is not None, "they are trained on it"
-        assert isinstance(tested.ensemble, Ensemble), "of one candidate"
-        ensemble = self.join(delivered, calibrator, self.data.everything.n_first)
-        if len(units) == 1:
-            return ensemble
-        return self.sharpen(ensemble, tested.ensemble, units, CHOSEN_BY)
+        if everything is not None and n_again != 0:
+            folds = range(len(everything))[:n_again]
+            delivered = self.train_folds(everything, chosen.candidate, folds, record=False)
+            ensemble = self.join(delivered, calibrator, everything, tested=(chosen, units))
+        found = (units, outcomes, self.history, delivered, ensemble)
+        return Fit(self.data, self.options, self.candidates, *found)
 
     def join(
-        self, units: list[FoldModel], calibrator: Any, n_first: int, metric: str = CHOSEN_BY
+        self,
+        units: list[FoldModel],
+        calibrator: Any,
+        parts: Parts,
+        metric: str = CHOSEN_BY,
+        tested: tuple[Selection, list[FoldModel]] | None = None,
     ) -> Ensemble:
-        """Calibrate models on the rows held out of each."""
-        k, n_first = self.data.k, min(n_first, len(units))
+        """Calibrate models on the rows held out of each, and sharpen their mean.
+
+        If it is not known how far they disagree, test rows show it, without their labels: those of the same
+        models, or if these have been trained on test rows, of the ``tested`` ones. Few test rows do not.
+        """
+        k, test, n_first = self.data.k, self.data.test, min(parts.n_first, len(units))
         held_out = [unit.held_out(metric, k) for unit in units]
-        return Ensemble.fit(held_out, [unit.known for unit in units], calibrator, range(k), n_first)
+        known = [unit.known for unit in units]
+        ensemble = Ensemble.fit(held_out, known, calibrator, range(k), n_first)
+        judged, seen = ensemble, units
+        if tested is not None:
+            judged, seen = tested[0].ensemble, tested[1]  # type: ignore[assignment]  # of one candidate
+        if ensemble.beta is not None or len(seen) == 1 or test is None or test.n_used < FEW_ROWS:
+            return ensemble
+        logits = [unit.test_logits(metric, k) for unit in seen]
+        disagreement = judged.disagreement(logits, test.weights)
+        return ensemble.sharpen(disagreement, sum(len(unit.y) for unit in seen))
 
     def select(self, best: Best, calibrator: Any) -> dict[str, Selection]:
         """Return the result of choosing by each metric; metrics with the same choice share it.
@@ -317,8 +311,7 @@ class TableFolds(CrossFit):
     ) -> Selection:
         """Return what the models of a candidate say of the test rows, at the steps that a metric chose."""
         test, columns = self.data.test, range(self.data.k)
-        ensemble = self.join(units, calibrator, self.data.pairs.n_first, metric)
-        ensemble = self.sharpen(ensemble, ensemble, units, metric)
+        ensemble = self.join(units, calibrator, self.data.pairs, metric)
         steps = [each.choices[metric].step for each in units]
         choice = Selection(metric, units[0].candidate, steps, value, ensemble)
         if test is None:
@@ -334,20 +327,6 @@ class TableFolds(CrossFit):
         before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
         return replace(choice, single=single, before=before, after=after)
 
-    def sharpen(
-        self, ensemble: Ensemble, judged: Ensemble, units: list[FoldModel], metric: str
-    ) -> Ensemble:
-        """Sharpen the mean of an ensemble by how far the judged models disagree on test rows.
-
-        Their labels are not used. Nothing changes if the mean is sharpened already, or with few test rows.
-        """
-        test = self.data.test
-        if ensemble.beta is not None or test is None or test.n_used < FEW_ROWS:
-            return ensemble
-        logits = [unit.test_logits(metric, self.data.k) for unit in units]
-        disagreement = judged.disagreement(logits, test.weights)
-        return ensemble.sharpen(disagreement, sum(len(unit.y) for unit in units))
-
     def skip(self, candidate: int, error: ValueError) -> None:
         """Skip a configuration, unless it is the default: then something is wrong with the table."""
         if candidate == 0:
@@ -355,11 +334,6 @@ class TableFolds(CrossFit):
         warn(f"configuration {candidate} is skipped: {error}")
 
     # ---- training ------------------------------------------------------------------------------------------
-
-    def max_steps(self, candidate: int) -> int:
-        """Return how many steps a candidate is trained for at most."""
-        most = self.options.max_steps
-        return get_model(self.candidates[candidate].kind).default_steps if most is None else most
 
     def share_cores(self, parts: Any, candidate: int) -> tuple[int, int | None]:
         """Return how many models to train at once, and how many threads each gets (None: the default)."""
@@ -376,15 +350,22 @@ class TableFolds(CrossFit):
         """Return a training run, loaded if it was finished before."""
         if self.cancel.is_set():
             raise Cancelled
-        is_judged = parts is self.data.pairs
-        number, label = self._label(candidate, fold, is_judged)
-        self.progress.start(number, label, self.max_steps(candidate))
+        everything, is_judged = self.data.everything, parts is self.data.pairs
+        n_judged = len(self.candidates) * len(self.data.pairs)
+        number = (candidate * len(self.data.pairs) if is_judged else n_judged) + fold + 1
+        total = n_judged + (0 if everything is None else len(everything))
+        kind = self.candidates[candidate].kind
+        label = kind + f" {number} of {total}" * (total > 1)
+        if self.n_done and number < total:
+            label += self.clock.left_after(self.n_done, total - number + 1)
+        most = self.options.max_steps or get_model(kind).default_steps
+        self.progress.start(number, label, most)
         name = f"{'candidate' if is_judged else 'delivered'}-{candidate}-fold-{fold}"
         try:
             found = self.folder.load(name)
             if found is None:
-                start, run = self.clock.now(), self._new_run(parts, candidate, fold, number)
-                model = get_model(self.candidates[candidate].kind).train(run)
+                start, run = self.clock.now(), self._new_run(parts, candidate, fold, number, most)
+                model = get_model(kind).train(run)
                 unit = self._keep(model, run, candidate, fold, is_judged)
                 unit = replace(unit, seconds=self.clock.now() - start)
                 found = self.folder.keep(unit, name, self.clock.elapsed)
@@ -393,18 +374,9 @@ class TableFolds(CrossFit):
         finally:
             self.progress.finish(number)
 
-    def _label(self, candidate: int, fold: int, is_judged: bool) -> tuple[int, str]:
-        """Return the number of a training run, and what to call it."""
-        n_folds, everything = len(self.data.pairs), self.data.everything
-        n_judged = len(self.candidates) * n_folds
-        number = (candidate * n_folds if is_judged else n_judged) + fold + 1
-        total = n_judged + (0 if everything is None else len(everything))
-        label = self.candidates[candidate].kind + f" {number} of {total}" * (total > 1)
-        if self.n_done and total - number > 0:
-            label += self.clock.left_after(self.n_done, total - number + 1)
-        return number, label
-
-    def _new_run(self, parts: Any, candidate: int, fold: int, number: int) -> TrainingRun:
+    def _new_run(
+        self, parts: Any, candidate: int, fold: int, number: int, max_steps: int
+    ) -> TrainingRun:
         """Return what one model is trained on, with a monitor."""
         options, (rows, val) = self.options, parts[fold]
         kind, params, _, patience = self.candidates[candidate]
@@ -420,16 +392,17 @@ class TableFolds(CrossFit):
             if self.cancel.is_set():
                 raise Cancelled
             self.progress.step(number, step, monitor.history[-1])
-            if self.clock.is_late:
+            if self.clock.now() >= self.clock.deadline:
                 run.max_steps = step  # and the best step until now is taken
 
-        rows = take_some(rows, self.most_rows, options.seed)
+        if self.most_rows is not None:
+            rows = take_some(rows, self.most_rows, options.seed)
         run = TrainingRun(
             replace(rows, y=np.searchsorted(known, rows.y)),
             replace(val, y=np.searchsorted(known, val.y)),
             known,
             monitor,
-            self.max_steps(candidate),
+            max_steps,
             params,
             options.seed + fold,
             self.share_cores(parts, candidate)[1],
@@ -460,9 +433,9 @@ class TableFolds(CrossFit):
         return FoldModel(*about, run.classes[val.y], val.weights, val.places)
 
 
-def take_some(rows: Rows, most: int | None, seed: int) -> Rows:
+def take_some(rows: Rows, most: int, seed: int) -> Rows:
     """Return at most so many rows, drawn at random, and one of each class."""
-    if most is None or rows.n <= most:
+    if rows.n <= most:
         return rows
     order = np.random.default_rng(seed).permutation(rows.n)
     firsts = np.unique(rows.y[order], return_index=True)[1]

@@ -93,7 +93,8 @@ def open_fit(request: FitRequest) -> Iterator[FitJob]:
             folder.check_plan(planned)
         with folder.work(planned, request.resume):
             n_kept = n_done if request.resume else 0
-            clock.before, limit = folder.elapsed(), request.options.time_limit
+            clock.before = folder.elapsed() if n_kept else 0.0
+            limit = request.options.time_limit
             if limit is not None or request.options.model == "auto":
                 clock.limit = AUTO_SECONDS if limit is None else limit
             yield FitJob(request, data, folder, n_kept, clock, folder.path / RUN)

@@ -1,6 +1,6 @@
 """Several kinds of models within a time limit, and the pool of the best.
 
-First each kind is trained on one fold, the cheapest first, which shows how long it takes. Then as many folds
+First each kind is trained on one fold, which shows how long it takes. Then as many folds
 as there is time for, of all kinds if possible, else of those that a pool of the first fold needs; random
 configurations, if asked for; and at last, if there is time, the models that are delivered, on all rows.
 """
@@ -41,11 +41,11 @@ from refinecal.training.pool import Pool
 from refinecal.training.spaces import draw
 from refinecal.training.trainer import DEFAULTS
 
-PACKAGES = {  # that each kind needs; cheap kinds come first
-    "lightgbm": ("lightgbm",),
-    "logistic": (),
+PACKAGES = {  # that each kind needs; the first is the best alone, then the cheap ones
     "xgboost": ("xgboost",),
+    "lightgbm": ("lightgbm",),
     "extra-trees": (),
+    "logistic": (),
     "random-forest": (),
     "catboost": ("catboost",),
     "mlp": ("torch", "safetensors"),
@@ -78,11 +78,10 @@ TUNED: dict[str, dict[str, Any]] = {
 PATIENCE = {"logistic": 4, "mlp": 16}  # their last steps take longest, and are rarely the best
 FIRST_SHARE = 0.35  # of the time for the first fold of all kinds
 LOADING = {"mlp": 1.5}  # times the start of the command that it takes to import the library
-N_FREE = 1  # kinds that may take as long as they like,
 MOST_SHARE, MOST_RATIO = (
     0.5,
-    4.0,
-)  # others this part of the time on all folds, or times that of another kind
+    2.5,
+)  # of the time on all folds, or of the first kind's, for any other kind
 WORTH = 0.01  # a slow kind that lowers refinement by this part is worth fewer folds
 ENOUGH_FOLDS = (
     3  # of each member that is trained again on all rows; else the tested models are delivered
@@ -94,7 +93,7 @@ REPORT_CELLS = 400_000  # held-out rows × classes that take one more second
 
 
 def installed_kinds() -> list[str]:
-    """Return the kinds of models whose libraries are installed, the cheapest first."""
+    """Return the kinds of models whose libraries are installed, in the order of their training."""
     kinds = [kind for kind, needed in PACKAGES.items() if all(map(find_spec, needed))]
     return kinds if INSTEAD[1] in kinds else [INSTEAD[0], *kinds]
 
@@ -185,25 +184,28 @@ class Planner:
         used = sorted((each for each in members if each.weight > 0), key=lambda each: -each.weight)
         groups: dict[str, Ensemble] = {}
         delivered: list[FoldModel] = []
-        n_retrained = 0
+        n_retrained, everything = 0, folds.data.everything
         for each in used:
             units, tested = each.units, each.tested
             groups[each.name] = tested.ensemble  # type: ignore[assignment]  # of one candidate
             number = tested.candidate
-            if self.retrains and self._retraining([number]) <= self.clock.left:
-                everything = folds.data.everything
+            if (
+                everything is not None
+                and self.retrains
+                and self._retraining([number]) <= self.clock.left
+            ):
                 found = self.train(everything, number, range(self.n_folds), self.clock.left)
                 if found:
                     units, n_retrained = found, n_retrained + 1
-                    groups[each.name] = folds.join_again(units, tested, each.units, calibrator)
+                    judged = (tested, each.units)
+                    groups[each.name] = folds.join(units, calibrator, everything, tested=judged)
             delivered += units
         if self.retrains and n_retrained < len(used):
             self.say(f"No time to train {len(used) - n_retrained} of {len(used)} members again.")
         best = {name: best[name] for name in (CHOSEN_BY, USUAL)}
         outcomes = folds.select(best, calibrator)
-        chosen = best[CHOSEN_BY][1]
         pooled = self._judge_pool(selected, members, outcomes[CHOSEN_BY])
-        about = (chosen, outcomes, folds.history, folds.max_steps(chosen[0].candidate), delivered)
+        about = (best[CHOSEN_BY][1], outcomes, folds.history, delivered)
         parts = (folds.data, folds.options, folds.candidates, *about, Pool(groups, selected))
         return Fit(*parts, pooled, tuple(members), n_retrained)
 
@@ -243,7 +245,7 @@ class Planner:
         """Choose a pool of candidates by what they predict for held-out rows."""
         folds, calibrator, data = self.folds, self._calibrator(), self.folds.data
         members = {
-            self.name(number): (folds.join(each, calibrator, data.pairs.n_first), each)
+            self.name(number): (folds.join(each, calibrator, data.pairs), each)
             for number, each in units.items()
         }
         metric, groups = get_metric(CHOSEN_BY), data.pairs.rows.groups
@@ -305,11 +307,12 @@ class Planner:
                 missed = ", ".join(map(self.name, range(number, self.n_kinds)))
                 self.say(f"No time for {missed}.")
                 return
-            seconds = 2 * share if len(self.units) < N_FREE else min(2 * share, most)
+            seconds = min(2 * share, most) if self.units else end - clock.now()
             found = self.train(self.folds.data.pairs, number, [0], seconds)
+            if found and not self.units:
+                most = max(most, MOST_RATIO * found[0].seconds)
             if found:
                 self.units[number] = found
-                most = max(most, MOST_RATIO * self.seconds(number))
 
     def _choose_folds(self) -> list[int]:
         """Decide on how many folds to train, and which candidates; return these, the cheapest first."""
