@@ -343,7 +343,7 @@ def test_a_killed_command_is_resumed(table, tmp_path):
     done = subprocess.run(
         command(table, *options, "--resume"), capture_output=True, text=True, check=True
     )
-    assert f"resuming: {kept} training runs" in done.stdout
+    assert f"resuming: {kept} training runs are done, after " in done.stdout
     assert not work.path.exists()
     assert Run.load(run).model == "auto"
 

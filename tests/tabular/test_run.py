@@ -156,7 +156,7 @@ class Interrupts:
     def __init__(self, number):
         self.number = number
 
-    def start(self, run, total, max_steps):
+    def start(self, run, name, max_steps):
         pass
 
     def step(self, run, number, record):
@@ -312,8 +312,8 @@ def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
     given, limit = request(tmp_path, "logistic", options={"folds": 2}), ExitStack()
 
     class FillsLate(Interrupts):
-        def start(self, run, total, max_steps):
-            if run == total and (tmp_path / ".run.unfinished/delivered-fold-1").exists():
+        def start(self, run, name, max_steps):
+            if run == 4 and (tmp_path / ".run.unfinished/delivered-0-fold-1").exists():
                 limit.enter_context(small_files(largest))
 
     def write_report(finished, folder):
@@ -325,7 +325,7 @@ def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
         run_fit(replace(given, resume=True), FillsLate(0), add_report=write_report)
     assert caught.value.filename == str(given.out)
     kept = sorted(os.listdir(tmp_path / ".run.unfinished"))
-    models = [f"{which}-fold-{fold}" for which in ("candidate-0", "delivered") for fold in (0, 1)]
+    models = [f"{which}-0-fold-{fold}" for which in ("candidate", "delivered") for fold in (0, 1)]
     assert kept == [*models, "plan.json"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +19,7 @@ from refinecal.cli._outputs import check_folder, check_renderer
 if TYPE_CHECKING:
     from refinecal.report import Page
     from refinecal.tabular.data import Data
-    from refinecal.tabular.job import FitRequest
+    from refinecal.tabular.job import FitJob, FitRequest
 
 Columns = list[str] | None
 TABLE: Any = {"rich_help_panel": option.TABLE}
@@ -184,7 +185,6 @@ def fit_table(console: Console, request: FitRequest) -> Page:
     """Fit a model, with progress bars, and write its run folder; return the page of the report."""
     from refinecal.report import write
     from refinecal.report.of_fit import page
-    from refinecal.tabular.clock import duration
     from refinecal.tabular.fit_folder import REPORT, FitFolder, Interrupted
     from refinecal.tabular.job import open_fit
 
@@ -196,8 +196,7 @@ def fit_table(console: Console, request: FitRequest) -> Page:
         ):
             show_data(console, request.table, job.data)
             if job.n_done:
-                done = count(job.n_done, "training run")
-                console.say(f"resuming: {done}, {duration(job.clock.before)} of work, are kept")
+                console.say(describe_kept(job))
             report = page(job.write(job.fit(progress)), request)
             write(report, job.draft / REPORT)
             job.publish()
@@ -206,6 +205,18 @@ def fit_table(console: Console, request: FitRequest) -> Page:
         how = FitFolder(request.out).resume_options
         raise KeyboardInterrupt(f"{kept} kept: continue with {how}") from None
     return report
+
+
+def describe_kept(job: FitJob) -> str:
+    """Return how much of a resumed fit is done."""
+    if job.clock.limit < math.inf:
+        from refinecal.tabular.clock import duration
+
+        used = duration(job.clock.before)
+        return f"resuming: {count(job.n_done, 'training run')} are done, after {used} of the time"
+    final = 0 if job.data.everything is None else len(job.data.everything)
+    total = job.request.options.tune * len(job.data.pairs) + final
+    return f"resuming: {job.n_done} of {count(total, 'training run')} are done"
 
 
 def _folds(given: str) -> int | str | None:
