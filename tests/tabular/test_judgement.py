@@ -193,7 +193,7 @@ def test_a_change_within_noise_is_not_added_to_the_test_loss(mean, expected, sai
     )
     assert said + expected in describe_delivered(fit, found)
     assert found.expected.mean == 1.0 + mean  # for JSON
-    one = SimpleNamespace(data=data, delivered=[1], units=[1])
+    one = SimpleNamespace(data=data, delivered=[1], tested=[1], **no_pool)
     data.n_delivered, delivered.n_first = 320, 1
     text = describe_delivered(one, found)
     assert (
