@@ -311,11 +311,11 @@ def table(tmp_path_factory):
 
 def test_the_command_says_its_plan_and_shows_the_leaderboard(table, tmp_path):
     run = tmp_path / "run"
-    options = ["--model", "auto", "--time-limit", "15", "--max-steps", "5", "--out", str(run)]
+    options = ["--model", "auto", "--time-limit", "100", "--max-steps", "5", "--out", str(run)]
     done = subprocess.run(command(table, *options), capture_output=True, text=True, check=True)
-    assert "Plan: lightgbm, " in done.stdout
+    assert "Plan: xgboost, " in done.stdout
     assert "refinement  log loss  test loss  seconds" in done.stdout
-    assert "ensemble of " in done.stdout
+    assert "he ensemble of " in done.stdout or "No ensemble was better" in done.stdout
     found = json.loads((run / "metrics.json").read_text())
     assert sum(row["weight"] for row in found["leaderboard"]) == pytest.approx(1)
     assert found["plan"]
