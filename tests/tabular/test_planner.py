@@ -35,9 +35,22 @@ KINDS = ("lightgbm", "logistic", "extra-trees")
 FAST = {"model": "auto", "max_steps": 6, "patience": 6, "n_threads": 1}
 
 
-@pytest.fixture(autouse=True)
-def _few_kinds(monkeypatch):
-    monkeypatch.setattr(planner, "PACKAGES", {kind: planner.PACKAGES[kind] for kind in KINDS})
+@pytest.fixture(autouse=True, scope="module")
+def _few_kinds():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "PACKAGES", {kind: planner.PACKAGES[kind] for kind in KINDS})
+        yield
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Return a fit with enough time."""
+    return fitted(tmp_path_factory.mktemp("fit"))
+
+
+@pytest.fixture(scope="module")
+def untested(tmp_path_factory):
+    return fitted(tmp_path_factory.mktemp("fit"), test_fraction=0.0)
 
 
 class Simulated(NullProgress):
@@ -82,8 +95,7 @@ def kinds_of(found, units):
 # ---- enough time ------------------------------------------------------------------------------------------
 
 
-def test_with_enough_time_all_kinds_are_trained_on_all_folds(tmp_path):
-    found = fitted(tmp_path)
+def test_with_enough_time_all_kinds_are_trained_on_all_folds(found):
     assert {member.name for member in found.members} == set(KINDS)
     assert all(len(member.units) == 3 for member in found.members)
     assert sum(member.weight for member in found.members) == pytest.approx(1)
@@ -96,8 +108,7 @@ def test_with_enough_time_all_kinds_are_trained_on_all_folds(tmp_path):
     )
 
 
-def test_the_pool_is_the_weighted_mean_of_its_members_calibrated(tmp_path):
-    found = fitted(tmp_path)
+def test_the_pool_is_the_weighted_mean_of_its_members_calibrated(found):
     selected = found.final.ensemble.selected
     probs = np.array([member.tested.after for member in found.used])
     weights = np.array([member.weight for member in found.used])
@@ -109,8 +120,7 @@ def test_the_pool_is_the_weighted_mean_of_its_members_calibrated(tmp_path):
     np.testing.assert_allclose(found.final.after, expected, rtol=1e-5, atol=1e-7)
 
 
-def test_a_stored_pool_predicts_as_its_members_do(tmp_path):
-    found = fitted(tmp_path)
+def test_a_stored_pool_predicts_as_its_members_do(found, tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     write_model(found, folder)
@@ -163,8 +173,8 @@ def test_one_model_with_a_limit_is_the_same_as_without_if_there_is_time(tmp_path
     assert found.ensemble.beta == usual.ensemble.beta
 
 
-def test_a_test_set_may_be_absent(tmp_path):
-    found = fitted(tmp_path, test_fraction=0.0)
+def test_a_test_set_may_be_absent(untested):
+    found = untested
     assert judge(found) is None
     assert found.data.everything is None
     assert found.validation_loss > 0
@@ -172,8 +182,8 @@ def test_a_test_set_may_be_absent(tmp_path):
     assert "of validation rows" in describe_pool(found, None)
 
 
-def test_the_loss_of_rows_held_out_of_a_pool(tmp_path):
-    found = fitted(tmp_path, test_fraction=0.0)
+def test_the_loss_of_rows_held_out_of_a_pool(untested):
+    found = untested
     pool, losses = found.ensemble, []
     for fold in range(3):
         means = {}
@@ -201,7 +211,7 @@ def test_there_is_always_a_result(tmp_path):
     assert "one model" in describe_delivered(found, judge(found))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 10_000))
 def test_the_limit_is_kept(tmp_path_factory, seed):
     """But for a step of training, and for what must be trained to have a result."""
@@ -312,6 +322,7 @@ def table(tmp_path_factory):
 def test_the_command_says_its_plan_and_shows_the_leaderboard(table, tmp_path):
     run = tmp_path / "run"
     options = ["--model", "auto", "--time-limit", "100", "--max-steps", "5", "--out", str(run)]
+    options += ["--folds", "2"]
     done = subprocess.run(command(table, *options), capture_output=True, text=True, check=True)
     assert "Plan: xgboost, " in done.stdout
     assert "refinement  log loss  test loss  seconds" in done.stdout
@@ -330,7 +341,8 @@ def test_the_command_says_its_plan_and_shows_the_leaderboard(table, tmp_path):
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX")
 def test_a_killed_command_is_resumed(table, tmp_path):
     run = tmp_path / "run"
-    options = ["--model", "auto", "--time-limit", "60", "--max-steps", "40", "--out", str(run)]
+    options = ["--model", "auto", "--time-limit", "60", "--max-steps", "8", "--out", str(run)]
+    options += ["--folds", "2"]
     process = subprocess.Popen(command(table, *options), stdout=subprocess.DEVNULL)
     work = FitFolder(run)
     end = time.monotonic() + 60
