@@ -188,7 +188,7 @@ def test_a_change_within_noise_is_not_added_to_the_test_loss(mean, expected, sai
         n_first=5, splits=[(range(320), ())], rows=SimpleNamespace(n_used=400)
     )
     data = SimpleNamespace(delivered=delivered, n_delivered=400, test=1, everything=[1])
-    no_pool = {"pooled": None, "used": [], "n_retrained": 1}
+    no_pool = {"pooled": None, "used": [], "n_retrained": 1, "most_rows": None}
     fit = SimpleNamespace(data=data, delivered=[1, 2], tested=[1, 2], **no_pool)
     assert said + expected in describe_delivered(fit, found)
     assert found.expected.mean == 1.0 + mean  # for JSON

@@ -204,7 +204,7 @@ def test_there_is_always_a_result(tmp_path):
     progress = Simulated(1.0)
     found = fitted(tmp_path, progress, limit=0.001)
     assert progress.runs == ["lightgbm"]
-    assert progress.said[-2].startswith("No time for logistic, extra-trees")
+    assert progress.said[-1].startswith("No time for logistic, extra-trees")
     assert len(found.delivered) == 1
     assert found.data.everything is None
     assert found.final.after.shape == (48, 3)
@@ -255,8 +255,9 @@ def test_fewer_rows_if_there_is_no_time_for_all():
 def test_rows_are_limited_by_the_time_that_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(planner, "CELLS_PER_SECOND", 10)
     progress = Simulated()
-    fitted(tmp_path, progress, limit=40.0)
+    found = fitted(tmp_path, progress, limit=40.0)
     assert any("rows: there is no time for more" in text for text in progress.said)
+    assert f"{found.most_rows / 240:.0%} of all 240 rows" in describe_delivered(found, judge(found))
 
 
 def test_a_kind_that_cannot_be_trained_is_skipped(tmp_path, monkeypatch):

@@ -126,6 +126,7 @@ class Fit:
     members: tuple[Member, ...] = ()  # of the leaderboard, the best first
     n_retrained: int = 1  # members of the pool that were trained again on all rows
     plan: tuple[str, ...] = ()  # what was said of the time
+    most_rows: int | None = None  # that a model was trained on, if there was no time for more
 
     chosen: Selection = field(init=False)  # the best candidate by refinement
     final: Selection = field(

@@ -330,6 +330,9 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
     elif data.everything is not None and judged is not None:
         tested = "seen" if n == total else "split"
     part = float(np.mean([len(train) for train, _ in data.delivered.splits])) / total
+    if fit.most_rows is not None:
+        n = n if len(fit.delivered) > 1 else min(n, fit.most_rows)
+        part = min(part, fit.most_rows / total)
     case = "one" if len(fit.delivered) == 1 else "folds" if folds > 1 else "average"
     if fit.pooled is not None:
         case = "pool"

@@ -86,7 +86,8 @@ WORTH = 0.01  # a slow kind that lowers refinement by this part is worth fewer f
 ENOUGH_FOLDS = (
     3  # of each member that is trained again on all rows; else the tested models are delivered
 )
-LEAST = 0.3  # seconds for a training run that must not fail to happen
+LEAST = 1.0  # seconds for a training run without which there would be no result
+WORTHWHILE = 0.3  # and for any other
 CELLS_PER_SECOND = 2_000_000  # rows × columns that one model can learn from
 REPORT_SECONDS = 1.5  # of evaluation and report, next to what depends on the rows:
 REPORT_CELLS = 400_000  # held-out rows × classes that take one more second
@@ -166,7 +167,7 @@ class Planner:
         everything = data.everything if found.n_retrained else None
         everything = None if everything is None else everything.first(self.n_folds)
         data = replace(data, pairs=data.pairs.first(self.n_folds), everything=everything)
-        return replace(found, data=data, plan=tuple(self.said))
+        return replace(found, data=data, plan=tuple(self.said), most_rows=self.folds.most_rows)
 
     def _fit_one(self, best: Best) -> Fit:
         """Deliver the best candidate, trained again if there is time."""
@@ -303,7 +304,7 @@ class Planner:
         for number in range(self.n_kinds):
             share = (end - clock.now()) / (self.n_kinds - number)
             loading = LOADING.get(self.folds.candidates[number].kind, 0.0) * self.start
-            if self.units and share < LEAST + loading:
+            if self.units and share < WORTHWHILE + loading:
                 missed = ", ".join(map(self.name, range(number, self.n_kinds)))
                 self.say(f"No time for {missed}.")
                 return
@@ -337,8 +338,9 @@ class Planner:
         self.retrains = self.again > 0 and self.n_folds >= min(ENOUGH_FOLDS, most)
         if not self.retrains:
             self.n_folds = max(1, find_most(0.0))
-        seconds = self.total(kept, self.n_folds - 1)
-        retraining = self._retraining(kept)
+        seconds, retraining = self.total(kept, self.n_folds - 1), self._retraining(kept)
+        if seconds + retraining == 0:
+            return kept
         self.say(
             f"Plan: {', '.join(map(self.name, kept))} on {count(self.n_folds, 'fold')}, about "
             f"{duration(seconds)}"
@@ -372,7 +374,8 @@ class Planner:
         self, parts: Any, number: int, folds: Sequence[int], seconds: float
     ) -> list[FoldModel]:
         """Train a candidate on some folds for at most so long; return no models if it cannot be trained."""
-        self.clock.deadline = self.clock.now() + max(seconds, LEAST)
+        least = WORTHWHILE if self.units else LEAST
+        self.clock.deadline = self.clock.now() + max(seconds, least)
         self.folds.at_once = len(folds)
         try:
             return self.folds.train_folds(parts, number, folds, parts is self.folds.data.pairs)
