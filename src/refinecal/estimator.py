@@ -272,7 +272,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         if self.ensemble:
             pool, members = folds.search_pool(pairs, n_compared)
         else:
-            best = folds.search(pairs, len(candidates), [metric], n_compared)
+            trained = folds.train_all(pairs, len(candidates), n_compared)
+            best = folds.search(pairs, trained, [metric])
             members = {"": folds.smooth(best[metric.name][1])}
         groups = {
             name: folds.join(

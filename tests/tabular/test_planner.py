@@ -367,7 +367,7 @@ def test_the_time_of_an_unfinished_run_is_in_its_folder(table, tmp_path):
 
     def fit_and_fail():
         with open_fit(request) as job:
-            job.fit(NullProgress())
+            fit_in_time(job.data, options, job.folder, None, job.clock)
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):

@@ -197,7 +197,12 @@ def fit_table(console: Console, request: FitRequest) -> Page:
             show_data(console, request.table, job.data)
             if job.n_done:
                 console.say(describe_kept(job))
-            report = page(job.write(job.fit(progress)), request)
+            if job.clock.limit < math.inf:
+                from refinecal.tabular.planner import fit_in_time as fit_model
+            else:
+                from refinecal.tabular.fitting import fit as fit_model
+            found = fit_model(job.data, request.options, job.folder, progress, job.clock)
+            report = page(job.write(found), request)
             write(report, job.draft / REPORT)
             job.publish()
     except Interrupted as error:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-LONG = 30.0  # seconds: a shorter rest is not worth announcing
-
 
 @dataclass(slots=True)
 class Clock:
@@ -30,11 +28,6 @@ class Clock:
     def left(self) -> float:
         """The seconds that are left for training."""
         return self.limit - self.elapsed - self.reserve
-
-    def left_after(self, n_done: int, n_left: int) -> str:
-        """Return ", about 12 min left" if it takes long to do the rest at the same rate."""
-        seconds = (self.now() - self.start) / n_done * n_left
-        return f", about {duration(seconds)} left" if seconds >= LONG else ""
 
 
 def duration(seconds: float) -> str:

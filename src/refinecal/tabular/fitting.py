@@ -17,7 +17,7 @@ from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, paired_difference, row_losses
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
-from refinecal.tabular.clock import Clock
+from refinecal.tabular.clock import Clock, duration
 from refinecal.tabular.data import Data, Options
 from refinecal.tabular.fit_folder import UNDER_WAY, FitFolder
 from refinecal.training.crossfit import (
@@ -38,6 +38,7 @@ from refinecal.training.trainer import DEFAULTS, TrainingRun
 CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and early stopping on validation loss
 FEW_NUMBERS = 200_000  # cells of a table for which one thread is enough
 MOST_NUMBERS = 100_000_000  # cells of the tables of all models that are trained at once
+LONG = 30.0  # seconds: a shorter rest is not worth announcing
 FEW_ROWS = 50  # too few to measure how far models disagree, or how a loss changes
 TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
@@ -210,16 +211,23 @@ def plan(data: Data, options: Options) -> dict[str, Any]:
     return found
 
 
-def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | None = None) -> Fit:
+def fit(
+    data: Data,
+    options: Options,
+    folder: FitFolder,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> Fit:
     """Train every candidate on every fold; keep what each metric would choose.
 
     The folder keeps training runs until all are done; ``progress`` is called at every step.
     """
+    progress, clock = progress or NullProgress(), clock or Clock()
     candidates = draw_candidates(options)
-    folds = TableFolds(data, options, candidates, folder, progress or NullProgress(), Clock())
+    folds = TableFolds(data, options, candidates, folder, progress, clock)
     metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
-    best = folds.search(data.pairs, len(candidates), metrics, len(data.pairs))
-    return folds.deliver(best, options.calibrator)
+    trained = folds.train_all(data.pairs, len(candidates), len(data.pairs))
+    return folds.deliver(folds.search(data.pairs, trained, metrics), options.calibrator)
 
 
 def draw_candidates(options: Options) -> list[Candidate]:
@@ -301,10 +309,11 @@ class TableFolds(CrossFit):
             if which in seen:
                 found[name] = replace(seen[which], metric=name, value=value)
                 continue
+            if name not in (CHOSEN_BY, USUAL):
+                ours: Any = found[CHOSEN_BY].ensemble
+                if isinstance(ours.calibrator, AutoCalibrator):
+                    calibrator = AutoCalibrator(weights=ours.calibrator.weights_.tolist())
             found[name] = seen[which] = self.select_one(name, value, units, calibrator)
-            ours: Any = found[CHOSEN_BY].ensemble
-            if name == USUAL and isinstance(ours.calibrator, AutoCalibrator):
-                calibrator = AutoCalibrator(weights=ours.calibrator.weights_.tolist())
         return found
 
     def select_one(
@@ -357,8 +366,10 @@ class TableFolds(CrossFit):
         total = n_judged + (0 if everything is None else len(everything))
         kind = self.candidates[candidate].kind
         label = kind + f" {number} of {total}" * (total > 1)
-        if self.n_done and number < total:
-            label += self.clock.left_after(self.n_done, total - number + 1)
+        if self.n_done and number < total and self.clock.limit == np.inf:
+            used = self.clock.now() - self.clock.start
+            rest = used / self.n_done * (total - number + 1)
+            label += f", about {duration(rest)} left" if rest >= LONG else ""
         most = self.options.max_steps or get_model(kind).default_steps
         self.progress.start(number, label, most)
         name = f"{'candidate' if is_judged else 'delivered'}-{candidate}-fold-{fold}"

@@ -19,7 +19,7 @@ from refinecal.tabular.clock import Clock
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
 from refinecal.tabular.fit_folder import HISTORY, METRICS, RUN, TEST_ROWS, FitFolder
-from refinecal.tabular.fitting import Fit, Progress, fit, plan
+from refinecal.tabular.fitting import Fit, plan
 from refinecal.tabular.judgement import Judgement, judge
 from refinecal.tabular.run import write_model
 from refinecal.tabular.schema import Schema, check_given
@@ -110,15 +110,6 @@ class FitJob:
     n_done: int  # training runs that were finished before
     clock: Clock
     draft: Path  # the run folder as long as it has no name, for the report
-
-    def fit(self, progress: Progress) -> Fit:
-        """Train, within the time limit if there is one, and choose."""
-        options = self.request.options
-        if options.model != "auto" and options.time_limit is None:
-            return fit(self.data, options, self.folder, progress)
-        from refinecal.tabular.planner import fit_in_time
-
-        return fit_in_time(self.data, options, self.folder, progress, self.clock)
 
     def write(self, found: Fit) -> FinishedRun:
         """Judge a fit, and write all files but the report to ``draft``."""

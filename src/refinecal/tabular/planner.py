@@ -36,7 +36,7 @@ from refinecal.tabular.fitting import (
     TableFolds,
     draw_candidates,
 )
-from refinecal.training.crossfit import Best, Ensemble, FoldModel, keep_best
+from refinecal.training.crossfit import Best, Ensemble, FoldModel
 from refinecal.training.pool import Pool
 from refinecal.training.spaces import draw
 from refinecal.training.trainer import DEFAULTS
@@ -149,9 +149,9 @@ class Planner:
     def fit(self) -> Fit:
         """Train, choose, deliver."""
         self.search()
-        best: Best = {}
-        for _, units in sorted(self.units.items()):
-            keep_best(best, units, [get_metric(name) for name in (CHOSEN_BY, *TRACKED)])
+        metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
+        trained = [units for _, units in sorted(self.units.items())]
+        best = self.folds.search(self.folds.data.pairs.first(self.n_folds), trained, metrics)
         members: list[Member] = []
         if self.pools and len(self.units) > 1:
             selected = self._pool(self.units).selected

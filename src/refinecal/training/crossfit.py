@@ -156,34 +156,27 @@ class CrossFit(ABC):
                 self.skip(number, error)
 
     def search(
-        self, parts: Pairs, n_candidates: int, metrics: Sequence[Metric], n_compared: int
+        self, parts: Pairs, trained: Iterable[list[FoldModel]], metrics: Sequence[Metric]
     ) -> Best:
         """Return, for each metric, the best mean over folds, and the models of the candidate that has it.
 
-        Candidates are compared on the first ``n_compared`` folds; those chosen are trained on all.
+        Candidates are compared on the folds that they were trained on; those chosen are trained on all.
         """
         best: Best = {}
-        for models in self.train_all(parts, n_candidates, n_compared):
-            keep_best(best, models, metrics)
+        for models in trained:
+            weights = [len(m.y) if m.weights is None else m.weights.sum() for m in models]
+            for metric in metrics:
+                # One that was never a number on some fold, such as AUROC with one class, chooses nothing.
+                name = metric.name
+                if all(name in each.choices for each in models):
+                    values = [each.choices[name].value for each in models]
+                    value = float(np.average(values, weights=weights))
+                    if name not in best or metric.better(value, best[name][0]):
+                        best[name] = value, models
         for _, models in best.values():
             others = range(len(models), len(parts))
             models.extend(self.train_folds(parts, models[0].candidate, others))
         return best
-
-
-def keep_best(best: Best, models: list[FoldModel], metrics: Sequence[Metric]) -> None:
-    """Put the models of a candidate in the place of those that were the best by a metric, if they are better.
-
-    A metric that was never a number on some fold, such as AUROC with one class, chooses nothing.
-    """
-    weights = [len(m.y) if m.weights is None else m.weights.sum() for m in models]
-    for metric in metrics:
-        name = metric.name
-        if all(name in each.choices for each in models):
-            values = [each.choices[name].value for each in models]
-            value = float(np.average(values, weights=weights))
-            if name not in best or metric.better(value, best[name][0]):
-                best[name] = value, models
 
 
 # ---- how far models disagree -------------------------------------------------------------------------------
