@@ -276,17 +276,28 @@ class Planner:
             later = self.total(kept[place + 1 :], self.n_folds - 1) + self._retraining(kept)
             self._train_other_folds(number, later)
         others = [number for number in sorted(self.units, key=self.seconds) if number not in kept]
+        used = self._find_used()  # fewer to train again than were planned for
         for number in [*others, *range(self.n_kinds, len(self.folds.candidates))]:
-            later = self._retraining([*kept, number])
+            later = self._retraining([*used, number])
             n_left = self.n_folds - len(self.units.get(number, []))
             if self.total([number], n_left) + later <= clock.left:
                 self._train_other_folds(number, later)
-                kept.append(number)
+                used = self._find_used()
         self.n_folds = min(self.n_folds, max(map(len, self.units.values())))
         short = [number for number, units in self.units.items() if len(units) < self.n_folds]
         if short:
             self.say(f"Not in the choice, for lack of time: {', '.join(map(self.name, short))}.")
         self.units = {n: each[: self.n_folds] for n, each in self.units.items() if n not in short}
+
+    def _find_used(self) -> list[int]:
+        """Return the candidates that would be delivered now: the members of the pool, or the best one."""
+        whole = {n: units for n, units in self.units.items() if len(units) >= self.n_folds}
+        if len(whole) > 1 and self.pools:
+            weights = self._pool(whole).weights
+            return [number for number in whole if weights[self.name(number)] > 0]
+        return sorted(whole, key=lambda n: np.mean([u.choices[CHOSEN_BY].value for u in whole[n]]))[
+            :1
+        ]
 
     def _limit_rows(self) -> None:
         """Train on fewer rows if there is no time to learn from all of them."""

@@ -39,6 +39,7 @@ class ForestModel(TableModel):
 
     default_steps = 30
     default_patience = None
+    frees_the_interpreter = True
     estimator: ClassVar[str]  # of sklearn.ensemble
 
     def __init__(self, trees: Votes, n_features: int, n_val: int) -> None:
