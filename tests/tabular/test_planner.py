@@ -383,3 +383,13 @@ def test_durations():
         "60 min",
         "2.0 h",
     ]
+
+
+def test_metrics_are_compared_for_the_best_candidate_and_not_for_the_pool(found):
+    ways = judge(found).ways
+    assert ways["refinement"].difference_after.mean == 0
+    y = found.data.test.y
+    losses = [
+        row_losses(y, found.outcomes[name].after).mean() for name in ("refinement", "log_loss")
+    ]
+    assert ways["log_loss"].difference_after.mean == pytest.approx(losses[0] - losses[1])

@@ -173,6 +173,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
 
     ways = list(judged.ways.values())
     names = [METRIC_NAMES.get(way.metric, way.metric) for way in ways]
+    members = {each.tested.candidate: each.name for each in fit.members}
     better = "How much lower the calibrated log loss is if refinement chooses."
     columns: list[str | Column] = [
         "chosen by",
@@ -187,7 +188,16 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     for name, way in zip(names, ways, strict=True):
         gap = way.difference_after
         gain = (None, None) if way.metric == "refinement" else (-gap.mean, gap.standard_error)
-        rows.append([name, way.candidate, _steps(way.steps), way.before, way.after, *gain])
+        rows.append(
+            [
+                name,
+                members.get(way.candidate, way.candidate),
+                _steps(way.steps),
+                way.before,
+                way.after,
+                *gain,
+            ]
+        )
     if len(fit.candidates) == 1:
         columns, rows = [columns[0], *columns[2:]], [[row[0], *row[2:]] for row in rows]
     folds = f"Range over {len(fit.units)} folds, each with its own {fit.step_name}."

@@ -133,6 +133,7 @@ def judge(fit: Fit) -> Judgement | None:
     ours, usual = fit.final.after, fit.usual
     log = row_losses(test.y, ours, classes=columns)
     brier = row_losses(test.y, ours, loss="brier", classes=columns)
+    chosen = log if fit.pooled is None else row_losses(test.y, fit.chosen.after, classes=columns)
     ways = {}
     for name, outcome in fit.outcomes.items():
         before, after = (
@@ -145,8 +146,8 @@ def judge(fit: Fit) -> Judgement | None:
             outcome.value,
             paired_difference(before, 0 * log, test.weights).mean,
             paired_difference(after, 0 * log, test.weights).mean,
-            paired_difference(log, before, **about),
-            paired_difference(log, after, **about),
+            paired_difference(chosen, before, **about),
+            paired_difference(chosen, after, **about),
         )
     level, change = paired_difference(log, 0 * log, **about), fit.change_with_all_rows
     return Judgement(
