@@ -265,8 +265,11 @@ class Planner:
         clock, kinds = self.clock, range(self.n_kinds)
         limit = "" if clock.limit == np.inf else f" within {duration(clock.limit)}"
         rest = f" ({duration(clock.left)} left)" if clock.before else ""
-        names = ", ".join(map(self.name, kinds))
-        self.say(f"Plan: {names}{limit}{rest}, the first fold of each first.")
+        n_candidates = len(self.folds.candidates)
+        what = f"{', '.join(map(self.name, kinds))}{limit}{rest}"
+        what += ", the first fold of each first" * (self.n_kinds > 1)
+        more = f"; {n_candidates} configurations if there is time" * (n_candidates > self.n_kinds)
+        self.say(f"Plan: {what}{more}.")
         self._limit_rows()
         self._train_first_folds()
         if not self.units:
@@ -287,6 +290,9 @@ class Planner:
         short = [number for number, units in self.units.items() if len(units) < self.n_folds]
         if short:
             self.say(f"Not in the choice, for lack of time: {', '.join(map(self.name, short))}.")
+        if len(self.units) < n_candidates > self.n_kinds:
+            n_whole = len(self.units) - len(short)
+            self.say(f"There was time for {n_whole} of {n_candidates} configurations.")
         self.units = {n: each[: self.n_folds] for n, each in self.units.items() if n not in short}
 
     def _find_used(self) -> list[int]:
