@@ -4,47 +4,35 @@ from __future__ import annotations  # so that help() shows types by name
 
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_array, check_random_state, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from refinecal._core.checks import check_keywords, check_weights
-from refinecal._core.errors import warn
-from refinecal.metrics import Metric, get_metric
-from refinecal.stopping import RefinementMonitor
-from refinecal.training.crossfit import BestStep, CrossFit, Ensemble, FoldModel, all_classes
+from refinecal.metrics import get_metric
+from refinecal.training.candidates import Candidate, EstimatorFolds
+from refinecal.training.crossfit import Ensemble, FoldModel, all_classes
 from refinecal.training.pool import Pool
 from refinecal.training.predictions import (
     is_frozen,
-    library_of,
     predictions_of,
     show_label,
-    smooth_zeros,
 )
 from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, concat_rows, parts
 from refinecal.training.trainer import (
-    TrainingRun,
     check_known,
     is_iterative,
     last_of,
-    new_model,
-    retrain,
-    train,
-    unset_defaults,
 )
 
 __all__ = ["RefineThenCalibrateClassifier"]
-
-SEEDS = ("random_state", "random_seed", "seed")
 
 
 class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -267,7 +255,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         metric, candidates = get_metric(self.metric), self._candidates()
         n_first = pairs.n_first if isinstance(pairs, Parts) else 1
         n_compared = n_first if isinstance(self.n_folds, str) else len(pairs)
-        folds = _EstimatorFolds(self, classes, candidates, seed, metric, n_first)
+        folds = EstimatorFolds(self, classes, candidates, seed, metric, n_first)
         pool: Pool | None = None
         if self.ensemble:
             pool, members = folds.search_pool(pairs, n_compared)
@@ -328,10 +316,10 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
 
-    def _candidates(self) -> list[_Candidate]:
+    def _candidates(self) -> list[Candidate]:
         given = {} if self.candidates is None else self.candidates
         given = ParameterGrid(dict(given)) if isinstance(given, Mapping) else given
-        found: list[_Candidate] = []
+        found: list[Candidate] = []
         for each in given:
             base, grid = each if isinstance(each, tuple) and len(each) == 2 else (each, [{}])
             if isinstance(each, Mapping):
@@ -342,7 +330,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             if not (is_known and all(isinstance(params, Mapping) for params in grid)):
                 found = []
                 break
-            found += [_Candidate(base, params) for params in grid]
+            found += [Candidate(base, params) for params in grid]
         if not (found and all(is_classifier(base) for base, _ in found)):
             raise ValueError(
                 f"candidates is {self.candidates!r}: it must be a dict of lists, such as "
@@ -362,27 +350,6 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
                     "models pass their predictions to select_ensemble"
                 )
         return found
-
-    def _new(self, candidate: _Candidate, seed: int, fold: int = 0) -> Any:
-        """Return a new estimator with its parameters, and another seed for each fold."""
-        model = new_model(candidate.base)
-        params = candidate.params.items()
-        model.set_params(**{name: clone(value, safe=False) for name, value in params})
-        if self.tuned_defaults:
-            last = last_of(model)
-            last.set_params(**unset_defaults(last))
-        if is_frozen(last_of(model)):
-            return model
-        last, named = last_of(model), last_of(model).get_params()
-        if library_of(last) == "catboost" and not any(name in named for name in SEEDS):
-            last.set_params(random_seed=seed % 2**31)  # CatBoost does not list what is not set
-        for name, value in model.get_params().items():
-            word = name.rsplit("__", 1)[-1]
-            if value is None and word == "random_state":
-                model.set_params(**{name: (seed + fold) % 2**31})
-            elif fold and word in SEEDS and isinstance(value, numbers.Integral):
-                model.set_params(**{name: (int(value) + fold) % 2**31})
-        return model
 
     def _base(self) -> Any:
         return HistGradientBoostingClassifier() if self.estimator is None else self.estimator
@@ -503,107 +470,3 @@ def _check_table(X: Any) -> Any:
     if values.dtype.kind in "OUT" and values.ndim != 2:  # texts, or rows of several lengths
         return X
     return check_array(values, dtype=None, ensure_all_finite=False)
-
-
-# ---- one training run --------------------------------------------------------------------------------------
-
-
-class _Candidate(NamedTuple):
-    """A classifier, and parameters to be set."""
-
-    base: Any
-    params: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """What to call it, such as "LogisticRegression(C=1)"."""
-        params = ", ".join(f"{name}={value!r}" for name, value in self.params.items())
-        return type(last_of(self.base)).__name__ + (f"({params})" if params else "")
-
-
-@dataclass(slots=True)
-class _EstimatorFolds(CrossFit):
-    """Trains clones of the estimator of a :class:`RefineThenCalibrateClassifier`."""
-
-    owner: RefineThenCalibrateClassifier
-    classes: NDArray[Any]
-    candidates: Sequence[_Candidate]
-    seed: int
-    metric: Metric
-    n_first: int
-
-    def search_pool(
-        self, pairs: Sequence[tuple[Rows, Rows]], n_compared: int
-    ) -> tuple[Pool, dict[str, list[FoldModel]]]:
-        """Return a pool of the candidates, and the models of its members on all folds, the heaviest first."""
-        names: dict[str, int] = {}
-        found = {}
-        for trained in self.train_all(pairs, len(self.candidates), n_compared):
-            models = self.smooth(trained)
-            name = self.candidates[models[0].candidate].name
-            names[name] = names.get(name, 0) + 1
-            name += f" {names[name]}" * (names[name] > 1)
-            found[name] = self.join(models, "temperature"), models
-        groups = pairs.rows.groups if isinstance(pairs, Parts) else None
-        pool = Pool.select(found, self.metric, self.classes, groups)
-        members = {}
-        for name in sorted(pool.groups, key=pool.weights.__getitem__, reverse=True):
-            models = found[name][1]
-            others = range(len(models), len(pairs))
-            models += self.train_folds(pairs, models[0].candidate, others)
-            members[name] = self.smooth(models)
-        return pool, members
-
-    def smooth(self, models: list[FoldModel]) -> list[FoldModel]:
-        """Smooth the probabilities of models if one of them calls an observed label impossible."""
-        zeros = [
-            smooth_zeros(each.choices[self.metric.name].logits, each.y, self.classes[each.known])[1]
-            for each in models
-        ]
-        n = sum(len(each.y) for each in models[: self.n_first]) if any(zeros) else 0
-        return [replace(each, smoothing=n) for each in models]
-
-    def join(self, models: list[FoldModel], calibrator: Any) -> Ensemble:
-        """Calibrate models on the rows held out of each."""
-        held_out = [each.held_out(self.metric.name, len(self.classes)) for each in models]
-        known = [each.known for each in models]
-        return Ensemble.fit(held_out, known, calibrator, self.classes, self.n_first)
-
-    def median_step(self, models: list[FoldModel]) -> int:
-        """Return how many steps to train a model on all rows for."""
-        return int(np.median([each.choices[self.metric.name].step for each in models]))
-
-    def retrain(self, models: list[FoldModel], rows: Rows) -> FoldModel:
-        """Train a candidate on all rows."""
-        first, n_steps = models[0], self.median_step(models)
-        new = self.owner._new(self.candidates[first.candidate], self.seed)
-        return replace(first, model=retrain(new, rows, n_steps, first.model))
-
-    def train(self, parts: Any, candidate: int, fold: int) -> FoldModel:
-        """Train one candidate on one fold, back to its best step."""
-        owner, (rows, val) = self.owner, parts[fold]
-        monitor = RefinementMonitor(
-            owner.metric,
-            patience=owner.patience,
-            min_delta=owner.min_delta,
-            calibrator=owner.calibrator,
-        )
-        base = last_of(self.candidates[candidate].base)
-        monitor.classes = known = np.asarray(
-            base.classes_ if is_frozen(base) else np.unique(rows.y)
-        )
-        run = TrainingRun(rows, val, known, monitor, owner.max_steps)
-        model = train(owner._new(self.candidates[candidate], self.seed, fold), run)
-        n_steps = run.find_best()
-        if is_iterative(model) and n_steps == owner.max_steps:
-            message = f"the best step is the last of {owner.max_steps}: raise max_steps"
-            warn(message, ConvergenceWarning)
-        predictions = predictions_of(model, val.X)
-        choices = {
-            name: BestStep(best.step, best.value, predictions)
-            for name, best in monitor.bests.items()
-        }
-        places = np.arange(val.n) if val.places is None else val.places
-        columns = np.searchsorted(self.classes, known)
-        about = (candidate, fold, columns, monitor.history, choices, model)
-        return FoldModel(*about, val.y, val.weights, places, monitor)
