@@ -136,10 +136,10 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     >>> kinds = [line, GradientBoostingClassifier()]
     >>> model = rc.RefineThenCalibrateClassifier(
-    ...     candidates=kinds, ensemble=True, max_steps=50, n_folds=3, random_state=0
+    ...     candidates=kinds, ensemble=True, n_folds=3, random_state=0
     ... ).fit(X, y)
-    >>> model.ensemble_.names, round(model.ensemble_.weights.sum(), 6)
-    (('LogisticRegression', 'GradientBoostingClassifier'), np.float64(1.0))
+    >>> model.ensemble_.names, float(model.ensemble_.weights.sum().round(6))
+    (('LogisticRegression', 'GradientBoostingClassifier'), 1.0)
 
     References
     ----------
