@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
+from sklearn.base import clone
 
 import refinecal as rc
 from refinecal._core.checks import check_sample
@@ -192,6 +193,13 @@ def test_halves_share_the_copies_of_rows(rows):
         places = (part.logits[:, 1].astype(int) + 3, part.labels)
         np.add.at(half, places, 1.0 if part.weights is None else part.weights)
     np.testing.assert_array_equal(*mass)
+
+
+def test_parameters_of_the_scaling_are_those_of_scikit_learn():
+    binning = rc.make_calibrator("scaling-binning", scaling=rc.make_calibrator("affine"))
+    assert binning.get_params()["scaling__ridge"] == 0
+    assert binning.set_params(n_bins=3, scaling__ridge=2.0).scaling.ridge == 2
+    assert clone(binning).get_params(deep=False)["scaling"].ridge == 2
 
 
 def test_scaling_binning_takes_any_calibrator_as_scaling():

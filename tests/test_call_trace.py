@@ -10,8 +10,8 @@ import refinecal as rc
 
 # Files of the package that a warm call passes through. These numbers may only fall.
 MOST_FILES = {
-    "decompose(y, logits=z)": 9,
-    "RefinementMonitor.update": 9,
+    "decompose(y, logits=z)": 8,
+    "RefinementMonitor.update": 8,
 }
 
 SOURCES = {

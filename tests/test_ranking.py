@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from strategies import drawn, predictions
 
 from refinecal._core.sample import Sample, readonly
-from refinecal.metrics.tally import areas_of_logits, compute_areas, mean_area
+from refinecal.metrics.tally import areas_of, compute_areas, mean_area
 
 SEEDS = st.integers(0, 10_000)
 
@@ -24,7 +24,7 @@ def of_probs(labels, probs, weights=None):
 
 
 def of_logits(labels, logits, weights=None, soft=None):
-    return areas_of_logits(Sample(labels, np.ascontiguousarray(logits), weights, soft))
+    return areas_of(Sample(labels, np.ascontiguousarray(logits), weights, soft))
 
 
 def odds_of(logits):
@@ -61,7 +61,7 @@ def close(found, expected, tolerance=1e-12):
 
 
 @given(predictions(max_rows=30), st.booleans(), SEEDS)
-def test_areas_of_logits_count_pairs(sample, use_weights, seed):
+def test_areas_of_count_pairs(sample, use_weights, seed):
     labels, logits = sample  # small whole numbers: rounding alone separates many log-odds
     weights = np.random.default_rng(seed).integers(0, 3, len(labels)) + 0.0 if use_weights else None
     expected = areas_by_pairs(labels, odds_of(logits), weights, width=1e-9)
@@ -222,8 +222,8 @@ def test_hard_labels_are_soft_labels_of_one_class(seed, k):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_change_nothing(threads):
     labels, logits = drawn(2**18 + 5, 9)
-    areas = areas_of_logits(Sample(labels, logits), threads)
-    np.testing.assert_array_equal(areas, areas_of_logits(Sample(labels, logits)))
+    areas = areas_of(Sample(labels, logits), threads)
+    np.testing.assert_array_equal(areas, areas_of(Sample(labels, logits)))
 
 
 def test_arrays_may_be_read_only():

@@ -15,7 +15,7 @@ from sklearn.utils import check_array, check_random_state, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from refinecal._core.checks import check_keywords, check_weights
+from refinecal._core.checks import check_keywords, check_weights, check_whole
 from refinecal.metrics import get_metric
 from refinecal.training.candidates import Candidate, EstimatorFolds
 from refinecal.training.crossfit import Ensemble, FoldModel, all_classes
@@ -219,7 +219,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         """
         self._check_parameters(X_val, y_val, sample_weight_val, groups)
         rows = _check_rows(X, y, sample_weight, groups)
-        classes = np.unique(rows.y if rows.weights is None else rows.y[rows.weights > 0])
+        classes = rows.classes()
         if len(classes) < 2:
             raise ValueError(
                 f"y holds one class only, {show_label(classes[0])}: there is nothing to learn"
@@ -420,10 +420,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         fraction = self.validation_fraction
         if not (isinstance(fraction, numbers.Real) and 0 < float(fraction) < 1):
             raise ValueError(f"validation_fraction is {fraction!r}: it must lie between 0 and 1")
-        if not isinstance(self.max_steps, numbers.Integral) or self.max_steps < 1:
-            raise ValueError(
-                f"max_steps is {self.max_steps!r}: it must be a whole number of at least 1"
-            )
+        check_whole("max_steps", self.max_steps)
         n_folds = self.n_folds
         is_number = isinstance(n_folds, numbers.Integral) and n_folds >= 2
         is_word = n_folds is None or (isinstance(n_folds, str) and n_folds == "auto")

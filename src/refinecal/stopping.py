@@ -4,6 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 import numbers
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ __all__ = ["Best", "MonitorOptions", "RefinementMonitor"]
 
 STATE_VERSION = 1
 NEVER_WRONG = 1e-9  # refinement of perfect predictions with a large beta
+LARGEST = sys.float_info.max  # finite values are better than infinite ones
 ROUNDING = {4: 2e-7, 8: 1e-14}  # relative error of a mean loss, by bytes per logit
 
 Record = dict[str, float]
@@ -127,6 +129,9 @@ class RefinementMonitor:
     Section 4 of the paper.
     """
 
+    _start: float  # of the next search for beta
+    _known: KnownLabels
+
     @check_keywords()
     def __init__(
         self,
@@ -149,7 +154,15 @@ class RefinementMonitor:
         self.patience = check_patience(patience)
         self.min_delta = check_number("min_delta", min_delta)
         self.stop_on = stop_on
-        self.followed = self._check_stop_on(stop_on)
+        names = [metric.name for metric in self.metrics]
+        if isinstance(stop_on, str):
+            stop_on = {"metric": names[:1], "all": names}.get(stop_on, [stop_on])
+        self.followed = list(stop_on)
+        for name in self.followed:
+            if name not in names:
+                fail_choice("stop_on", name, ["metric", "all", *names], "omitted")
+        if not self.followed:
+            raise ValueError("stop_on names no metric: name one, or omit it")
         self.loss = get_loss(loss)
         given = as_calibrator(calibrator)
         # What compares steps:
@@ -159,8 +172,6 @@ class RefinementMonitor:
         self.cv = list(cv) if isinstance(cv, Iterator) else cv  # used at every step
         self.classes = classes
         self._threads = check_threads(n_threads)
-        self._start = 1.0
-        self._known = KnownLabels()
         self.reset()
 
     # ---- input -------------------------------------------------------------------------------------------
@@ -229,19 +240,6 @@ class RefinementMonitor:
             return self._take(record, rounding, parts.calibrator)
         return self._take(record, rounding, sample=sample)
 
-    def _check_stop_on(self, stop_on: Any) -> list[str]:
-        """Return the names of the metrics that must run out of patience."""
-        names = [metric.name for metric in self.metrics]
-        if isinstance(stop_on, str) and stop_on in ("metric", "all"):
-            return names if stop_on == "all" else names[:1]
-        chosen = [stop_on] if isinstance(stop_on, str) else list(stop_on)
-        for name in chosen:
-            if name not in names:
-                fail_choice("stop_on", name, ["metric", "all", *names], "omitted")
-        if not chosen:
-            raise ValueError("stop_on names no metric: name one, or omit it")
-        return chosen
-
     def _check_step(self, step: Any) -> int:
         last = self.last_step
         if step is None:
@@ -280,13 +278,17 @@ class RefinementMonitor:
                 and max(value, best.value) <= NEVER_WRONG
                 and best.record["risk"] - record["risk"] > max(self.min_delta, NEVER_WRONG)
             )
-            improved.append(surer or metric.better(value, before, _margin(before, rounding)))
+            improved.append(
+                surer or metric.better(value, before, rounding * min(abs(before), LARGEST))
+            )
             if improved[-1]:
                 if sample is not None:
                     fitted = DeferredCalibrator(self.calibration, sample, self._threads)
                     sample = None
                 self.bests[name] = Best(int(record["step"]), value, record, fitted)
-            if surer or metric.better(value, mark, max(self.min_delta, _margin(mark, rounding))):
+            if surer or metric.better(
+                value, mark, max(self.min_delta, rounding * min(abs(mark), LARGEST))
+            ):
                 self._marks[name], self._waited[name] = value, 0
             else:
                 self._waited[name] = self._waited.get(name, 0) + 1
@@ -501,11 +503,6 @@ def check_patience(patience: Any, name: str = "patience") -> int | None:
     if patience is None:
         return None
     return check_whole(name, patience, otherwise=", or None to never stop")
-
-
-def _margin(value: float, rounding: float) -> float:
-    """Return the rounding error of a value."""
-    return rounding * abs(value) if math.isfinite(value) else 0.0
 
 
 class DeferredCalibrator:

@@ -29,7 +29,12 @@ from refinecal._core.arrays import (
     to_numpy,
 )
 from refinecal._core.errors import warn
-from refinecal._core.sample import MARGIN, Sample, log_probs, row_slices, sum_rows
+from refinecal._core.sample import MARGIN, Sample, log_probs, row_slices, split_odds, sum_rows
+
+EITHER = (
+    "pass either probs or logits=, found {}: probabilities are rows that sum to 1, logits are "
+    "log-probabilities up to a constant, such as a network's last layer"
+)
 
 
 def check_sample(
@@ -56,37 +61,25 @@ def check_sample(
     """
     if (probs is None) == (logits is None):
         found = "neither" if probs is None else "both"
-        raise TypeError(
-            f"pass either probs or logits=, found {found}: probabilities are rows that sum to 1, "
-            "logits are log-probabilities up to a constant, such as a network's last layer"
-        )
+        raise TypeError(EITHER.format(found))
     name, given = ("logits", logits) if probs is None else ("probs", probs)
-    plain = None
-    if probs is None and sample_weight is None and classes is None:
-        sample = None if known is None else known.sample(y_true, logits)
+    if known is not None and probs is None and sample_weight is None and classes is None:
+        sample = known.sample(y_true, logits, threads)
         if sample is not None:
-            sample.threads = threads
             return sample
-        plain = plain_sample(y_true, logits)
-    if plain is not None:  # the common case, without delay
-        scores, soft, weights, names, columns = _check_logits(logits), None, None, None, None
-        labels = _check_range(y_true, plain.k, y_name, name)
-    elif devices and is_on_device(given):
+    if devices and is_on_device(given):
         from refinecal._core.devices import check_device_sample
 
         return check_device_sample(y_true, given, name, sample_weight, classes, y_name, quiet)
-    else:
-        try:
-            scores, tolerance, sums = _read_scores(given, name, for_logits, threads, likeliest)
-        except ValueError:
-            # Predictions of several labels need not sum to 1.
-            is_list = to_numpy(given, name).ndim == 3
-            _refuse_multilabel(to_numpy(y_true, y_name), y_name, name, is_list)
-            raise
-        n, k = scores.shape if scores.ndim == 2 else (len(scores), 2)
-        columns = column_names(given)
-        labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns, quiet)
-        weights = check_weights(sample_weight, n, name)
+    try:
+        scores, tolerance, sums = _read_scores(given, name, for_logits, threads, likeliest)
+    except ValueError:  # predictions of several labels need not sum to 1
+        _refuse_multilabel(to_numpy(y_true, y_name), y_name, name, given)
+        raise
+    n, k = scores.shape if scores.ndim == 2 else (len(scores), 2)
+    columns = column_names(given)
+    labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns, quiet)
+    weights = check_weights(sample_weight, n, name)
     if name == "logits":
         doubt_logits(scores, strict)
         if soft is None and names is None and not quiet:
@@ -104,30 +97,17 @@ def check_sample(
     return sample
 
 
-def plain_sample(labels: Any, logits: Any) -> Sample | None:
-    """Return arrays that compiled loops can read directly, not checked; else ``None``."""
-    if type(logits) is not np.ndarray or type(labels) is not np.ndarray:
-        return None
-    dtype = logits.dtype
-    if logits.ndim != 2 or dtype.char not in "fd" or not dtype.isnative:
-        return None
-    if labels.dtype.kind not in "iu" or logits.shape[1] < 2 or not logits.flags.c_contiguous:
-        return None
-    if labels.shape != logits.shape[:1] or not labels.size:
-        return None
-    return Sample(labels.astype(np.int64, copy=False), logits)
-
-
 class KnownLabels:
     """The labels of the last training step, without weights: if they do not change, they are checked once."""
 
-    def __init__(self) -> None:
-        self._labels: NDArray[np.int64] = np.empty(0, np.int64)  # a private copy
-        self._k = 0
-        self._uncertainty = math.nan
+    _labels = np.empty(0, np.int64)  # a private copy
+    _k, _uncertainty = 0, math.nan
 
-    def sample(self, y_val: Any, logits: Any) -> Sample | None:
-        """Return plain arrays with the same labels as a sample; ``None`` if they must be checked."""
+    def sample(self, y_val: Any, logits: Any, threads: int | None) -> Sample | None:
+        """Return plain arrays with the same labels as a sample; ``None`` if they must be checked.
+
+        Raises if logits look like probabilities.
+        """
         if type(y_val) is not np.ndarray or type(logits) is not np.ndarray:
             return None
         same = y_val.dtype == np.int64 and np.array_equal(y_val, self._labels)
@@ -139,9 +119,11 @@ class KnownLabels:
         if logits.ndim == 1 and self._k == 2:
             columns = np.zeros((len(logits), 2), logits.dtype)
             columns[:, 1] = logits
-            return Sample(self._labels, columns)
-        fits = logits.shape[1:] == (self._k,) and not look_like_probabilities(logits)
-        return Sample(self._labels, np.ascontiguousarray(logits)) if fits else None
+            return Sample(self._labels, columns, threads=threads)
+        if logits.shape[1:] != (self._k,):
+            return None
+        doubt_logits(logits, strict=True)
+        return Sample(self._labels, np.ascontiguousarray(logits), threads=threads)
 
     def uncertainty(self, sample: Sample, entropy: Callable[[Array], Any]) -> float:
         """Return the entropy of the class frequencies, computed again only if labels have changed."""
@@ -228,7 +210,7 @@ def _check_logits(logits: Array) -> Array:
         logits.ndim == 1
     ):  # log-odds of class 1: columns (0, z), shifted so that infinities become -inf
         _refuse(logits, np.isnan, "logits", "is NaN: drop the rows whose prediction is missing")
-        return np.stack([-np.maximum(logits, 0), np.minimum(logits, 0)], axis=1)
+        return split_odds(logits)
     logits = np.ascontiguousarray(logits)
     top = logits.max()  # finds NaN and +inf without a temporary
     if not top < np.inf:
@@ -453,8 +435,8 @@ def _soft_labels(
     return hard, soft / sums[:, None]
 
 
-def _refuse_multilabel(rows: Array, name: str, scores_name: str, is_list: bool = False) -> None:
-    """Raise for rows of 0 and 1 without exactly one 1; ``is_list``: predictions are (k, n, 2)."""
+def _refuse_multilabel(rows: Array, name: str, scores_name: str, given: Any = None) -> None:
+    """Raise for rows of 0 and 1 without exactly one 1; ``given`` predictions may be (k, n, 2)."""
     if rows.ndim != 2 or rows.shape[1] < 2 or not rows.size:
         return
     rows = to_floats(rows, name)
@@ -464,6 +446,7 @@ def _refuse_multilabel(rows: Array, name: str, scores_name: str, is_list: bool =
     odd = np.flatnonzero(marks > 1) if marks.max() > 1 else np.flatnonzero(marks == 0)
     if odd.size:
         k, count = rows.shape[1], int(marks[odd[0]])
+        is_list = given is not None and to_numpy(given, scores_name).ndim == 3
         one = f"{scores_name}[j]" if is_list else f"{scores_name}[:, j]"
         one = f"logits={one}" if scores_name == "logits" else one
         missing = "" if count else "If the row has no label, drop it. "
@@ -522,8 +505,15 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
 
 
 def doubt_logits(logits: Array, strict: bool = False) -> None:
-    """Warn of logits that look like probabilities; if ``strict``, raise unless nearly uniform."""
-    if not look_like_probabilities(logits):
+    """Warn of logits that look like probabilities; if ``strict``, raise unless nearly uniform.
+
+    All their rows lie in 0..1 and sum to 1, and are not only 0 and 1.
+    """
+    first = logits[0]
+    if len(logits) < 5 or first.min() < 0 or abs(first.sum() - 1) > 1e-3:
+        return
+    off = np.abs(logits.sum(axis=1, dtype=np.float64) - 1).max()
+    if logits.min() < 0 or off >= 1e-3 or logits.max(axis=1).min() >= 1:
         return
     if not strict:
         warn(PROBABILITIES_AS_LOGITS)
@@ -535,19 +525,6 @@ PROBABILITIES_AS_LOGITS = (
     "logits look like probabilities: every row is positive and sums to 1. Pass them as probs, or what the "
     "model returns before its softmax, or np.log of them."
 )
-
-
-def look_like_probabilities(logits: Array) -> bool:
-    """Return whether all rows lie in 0..1 and sum to 1, and are not only 0 and 1."""
-    first = logits[0]
-    if len(logits) < 5 or first.min() < 0 or abs(first.sum() - 1) > 1e-3:
-        return False
-    sums = logits.sum(axis=1, dtype=np.float64)
-    return bool(
-        logits.min() >= 0 and np.abs(sums - 1).max() < 1e-3 and logits.max(axis=1).min() < 1
-    )
-
-
 MANY_ROWS = 20  # of each label: a class a quarter as common is missing in less than 1% of samples
 
 

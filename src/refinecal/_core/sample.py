@@ -291,6 +291,22 @@ def clipped_odds(logits: Array, limit: float = ROUNDED) -> Floats:
     return np.asarray(np.clip(odds, -limit, limit, out=odds))
 
 
+def split_odds(odds: Array) -> Array:
+    """Return log-odds as two columns, in which infinities become -inf."""
+    return np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
+
+
+def against_rest(sample: Sample, odds: Floats, own: Any) -> Sample:
+    """Return the binary problem whether the label is a class, of all rows or of each, given its log-odds."""
+    labels, soft = (sample.labels == own).astype(np.int64), None
+    if sample.soft is not None:
+        share = sample.soft[np.arange(sample.n), own]
+        soft = np.stack([1 - share, share], axis=1)
+        labels = soft.argmax(axis=1)
+    logits = split_odds(odds)
+    return sample.replace(labels=labels, logits=logits, soft=soft, classes=None, columns=None)
+
+
 def shares_of(sample: Sample) -> Floats:
     """Return the share of class 1 in the label of each row."""
     return sample.labels.astype(np.float64) if sample.soft is None else sample.soft[:, 1]

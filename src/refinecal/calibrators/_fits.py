@@ -233,7 +233,10 @@ def fit_matrix(
     ridge[np.arange(k), np.arange(k)] = 2 * penalties[1]
     ridge[:, k] = 2 * penalties[2]
     start = np.eye(k, k + 1).ravel()
-    is_flat = _are_nearly_constant(features)
+    is_flat = all(  # nearly constant features: they differ little from those of the first sample
+        np.abs(x - x[:, :1]).max() < CONSTANT * np.abs(x).max()
+        for x in (features[:, :SOME], features)
+    )
     coarse = k >= MANY and penalties[0] > 0 and not is_flat  # where float32 is precise enough
     full = np.ones((k + 1, sample.n), np.float32 if coarse else np.float64)
     full[:k] = features
@@ -263,14 +266,6 @@ def _solve_matrix(softmax: MatrixMap, start: Floats, is_flat: bool) -> Solution:
         dense = _solve_dense(softmax)
         return dense if dense.value <= found.value else found
     return found
-
-
-def _are_nearly_constant(features: NDArray[Any]) -> bool:
-    """Return whether features differ little from those of the first sample."""
-    return all(
-        np.abs(x - x[:, :1]).max() < CONSTANT * np.abs(x).max()
-        for x in (features[:, :SOME], features)
-    )
 
 
 # ---- many parameters: steps by conjugate gradients ---------------------------------------------------------

@@ -158,7 +158,9 @@ class AutoCalibrator(Calibrator):
 
     def explain(self) -> str:
         """Return what was compared, what was chosen and why, as a table (± is one standard error)."""
-        self._check_fitted()
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self)
         lines = textwrap.wrap(self.reason_, 80)
         compared = bool(self.losses_.any())
         if compared:
@@ -307,7 +309,14 @@ def deal_by_label(sample: Sample, n_folds: int, most: int) -> tuple[Sample, Floa
     Within each label, rows are assigned to folds in turn, and copies of a row at random. The order of rows
     and the numbers of the labels do not matter.
     """
-    rows, copies = _merge_equal_rows(sample)
+    plain = sample.replace(weights=None)
+    keys = np.stack(row_keys(plain))
+    order = np.lexsort(keys)
+    new = np.ones(sample.n, dtype=bool)  # whether a row differs from the one before
+    new[1:] = (np.diff(keys[:, order]) != 0).any(axis=0)
+    weights = np.ones(sample.n) if sample.weights is None else sample.weights
+    copies: Floats = np.bincount(np.cumsum(new) - 1, weights[order]).astype(np.float64)
+    rows = plain.take(order[new])
     pack = np.random.default_rng(0).permutation(rows.n)[:most]
     rows, copies = rows.take(np.sort(pack)), copies[np.sort(pack)]
     pack = np.argsort(np.argsort(pack))  # the rank of each row
@@ -321,18 +330,6 @@ def deal_by_label(sample: Sample, n_folds: int, most: int) -> tuple[Sample, Floa
     several = copies >= 2
     parts[several] = deal_at_random(copies[several], n_folds)
     return rows, parts
-
-
-def _merge_equal_rows(sample: Sample) -> tuple[Sample, Floats]:
-    """Return the distinct rows, ordered by content, and their weights."""
-    plain = sample.replace(weights=None)
-    keys = np.stack(row_keys(plain))
-    order = np.lexsort(keys)
-    new = np.ones(sample.n, dtype=bool)
-    new[1:] = (np.diff(keys[:, order]) != 0).any(axis=0)
-    weights = np.ones(sample.n) if sample.weights is None else sample.weights
-    copies: Floats = np.bincount(np.cumsum(new) - 1, weights[order]).astype(np.float64)
-    return plain.take(order[new]), copies
 
 
 def _blend(probs: Floats, counts: Floats, near: NDArray[np.bool_], share: float) -> Floats:

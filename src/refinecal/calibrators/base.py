@@ -187,16 +187,13 @@ class Calibrator(ABC):
         """Return the map of two classes as a curve in the log-odds, before smoothing, if it is one."""
         return None
 
-    def _check_fitted(self) -> None:
+    def _check(self, given: Any, name: str, for_logits: str = "") -> NDArray[Any]:
         if not hasattr(self, "classes_"):
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError(
                 f"this {type(self).__name__} is not fitted yet: call fit or fit_logits first"
             )
-
-    def _check(self, given: Any, name: str, for_logits: str = "") -> NDArray[Any]:
-        self._check_fitted()
         k, shape = len(self.classes_), np.shape(given)
         width = shape[1] if len(shape) == 2 else k
         if width not in (k, 1):
@@ -271,16 +268,32 @@ class Calibrator(ABC):
         return Tags(estimator_type=None, target_tags=TargetTags(required=True))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters of the constructor."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        """Return the parameters of the constructor; with ``deep``, also those of the calibrators among them.
+
+        The latter are called ``calibrator__laplace``, say.
+        """
+        params = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        for name, value in list(params.items()) if deep else ():
+            inner = value.get_params() if hasattr(value, "get_params") else {}
+            params |= {f"{name}__{each}": found for each, found in inner.items()}
+        return params
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters of the constructor."""
+        """Change parameters of the constructor, or such as ``calibrator__laplace`` of a calibrator."""
         known = list(inspect.signature(type(self)).parameters)
-        for name, value in params.items():
-            if name not in known:
+        for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):
+            first, _, inner = name.partition("__")
+            if first not in known:
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}: it has {known}")
-            setattr(self, name, value)
+            if not inner:
+                setattr(self, name, value)
+            elif hasattr(getattr(self, first), "set_params"):
+                getattr(self, first).set_params(**{inner: value})
+            else:
+                raise ValueError(
+                    f"{first} is {getattr(self, first)!r}, which has no parameters to set: pass an object, "
+                    "such as make_calibrator('isotonic')"
+                )
         return self
 
     _main: tuple[str, ...] = ()  # learned numbers to print

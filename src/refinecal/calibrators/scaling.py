@@ -514,7 +514,12 @@ class StructuredMatrixScaling(_Structured, MatrixCalibrator):
             return
         penalties = off_diagonal, on_diagonal, on_shift
         matrix, self.intercepts_ = fit_matrix(logs, sample, penalties, 1.0, STRUCTURED_MATRIX)
-        self.matrix_ = _least_penalty(matrix, on_diagonal, off_diagonal)
+        # Adding a constant to a column changes no prediction: take the matrix with the smallest penalty.
+        if on_diagonal + off_diagonal == 0:
+            on_diagonal = off_diagonal = 1.0
+        away = matrix - np.eye(k)
+        pull = off_diagonal * away.sum(axis=0) + (on_diagonal - off_diagonal) * np.diagonal(away)
+        self.matrix_ = matrix - pull / (off_diagonal * (k - 1) + on_diagonal)
 
 
 def _unit(sample: Sample, limit: float, features: Floats, threads: int, start: float) -> float:
@@ -540,19 +545,6 @@ def _least_off_diagonal(matrix: Floats, centered: bool) -> Floats:
     right = np.concatenate([off.sum(axis=1), off.sum(axis=0)])
     rows, columns = np.split(np.linalg.lstsq(system, right)[0], 2)
     return np.asarray(matrix - rows[:, None] - columns)
-
-
-def _least_penalty(matrix: Floats, on_diagonal: float, off_diagonal: float) -> Floats:
-    """Return the matrix with the smallest penalty among those that predict the same.
-
-    Adding a constant to a column changes no prediction.
-    """
-    k = len(matrix)
-    if on_diagonal + off_diagonal == 0:
-        on_diagonal = off_diagonal = 1.0
-    away = matrix - np.eye(k)
-    pull = off_diagonal * away.sum(axis=0) + (on_diagonal - off_diagonal) * np.diagonal(away)
-    return np.asarray(matrix - pull / (off_diagonal * (k - 1) + on_diagonal))
 
 
 def _fit_two_scales(

@@ -20,7 +20,7 @@ from refinecal.calibrators._newton import even_weights, mixture_weights
 from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import Calibrator
 from refinecal.losses import LogLoss, ProperLoss, losses_at
-from refinecal.temperature.fit import fit_sample, fit_with_risk
+from refinecal.temperature.fit import fit_sample, reader_of, risk_of
 
 Array = NDArray[np.float64]
 
@@ -106,7 +106,10 @@ class TemperatureScaling(Calibrator):
 
     def _fit_with_risk(self, sample: Sample, threads: int | None, start: float) -> float:
         """Learn from checked data, which may be on another device; the first read also gives the risk."""
-        fit, risk = fit_with_risk(sample, start, threads)
+        used = sample.drop_weightless()
+        reader = reader_of(used, threads)
+        risk = risk_of(used, reader=reader)
+        fit = fit_sample(used, start, threads, reader)
         self.beta_, self.loss_ = fit.beta, fit.loss
         self._remember(sample)
         return risk

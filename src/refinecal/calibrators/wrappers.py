@@ -5,12 +5,12 @@ from __future__ import annotations  # so that help() shows types by name
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.sample import Sample, log_odds, log_softmax
+from refinecal._core.sample import Sample, against_rest, log_odds, log_softmax, split_odds
 from refinecal.calibrators._pairs import Curves, couple, evaluate, pack, polynomial
 from refinecal.calibrators.base import Calibrator, Floats, as_calibrator
 
@@ -29,28 +29,6 @@ class _Wrapper(Calibrator):
 
     def _counts_rows(self) -> bool:
         return self.laplace or as_calibrator(self.calibrator)._counts_rows()
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters of the constructor; with ``deep``, also those of the inner calibrator."""
-        params = super().get_params(deep)
-        if deep and hasattr(self.calibrator, "get_params"):
-            inner = self.calibrator.get_params(deep=True)
-            params |= {f"calibrator__{name}": value for name, value in inner.items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters of the constructor, or ``calibrator__name`` of the inner calibrator."""
-        start = "calibrator__"
-        inner = {name: value for name, value in params.items() if name.startswith(start)}
-        super().set_params(**{name: params[name] for name in params if name not in inner})
-        if inner:
-            if not hasattr(self.calibrator, "set_params"):
-                raise ValueError(
-                    f"calibrator is {self.calibrator!r}, which has no parameters to set: pass an object, "
-                    "such as make_calibrator('isotonic')"
-                )
-            self.calibrator.set_params(**{n.removeprefix(start): v for n, v in inner.items()})
-        return self
 
 
 class LaplaceSmoothing(_Wrapper):
@@ -248,12 +226,7 @@ class OneVsRest(_BinaryProblems):
 
     def _problems(self, sample: Sample) -> Iterator[Sample]:
         odds = log_odds(sample.logits.astype(np.float64))
-        for j in range(sample.k):
-            logits = _split_odds(odds[:, j])
-            if sample.soft is None:
-                yield Sample((sample.labels == j).astype(np.int64), logits, sample.weights)
-            else:
-                yield _make_soft(logits, sample.soft[:, j], sample.weights)
+        return (against_rest(sample, odds[:, j], j) for j in range(sample.k))
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         if logits.shape[1] == 2:
@@ -263,7 +236,7 @@ class OneVsRest(_BinaryProblems):
             odds = log_odds(logits[start : start + step].astype(np.float64))
             part = logs[start : start + step]
             for j in range(logits.shape[1]):
-                pair, member = _split_odds(odds[:, j]), self.members_[j]
+                pair, member = split_odds(odds[:, j]), self.members_[j]
                 if member >= 0:
                     part[:, j] = self.calibrators_[member]._log_proba(pair)[:, 1]
                 else:
@@ -371,11 +344,6 @@ def _pairs(k: int) -> list[tuple[int, int]]:
     return [(i, j) for j in range(k) for i in range(j)]
 
 
-def _split_odds(odds: Floats) -> Floats:
-    """Return log-odds as two columns, where infinities become -inf."""
-    return np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
-
-
 def _take_pair(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) -> Floats:
     """Return the logits of two classes, i < j; equal where both are -inf."""
     pair = np.array(logits[:, i : j + 1 : j - i][rows], dtype=np.float64, order="C")
@@ -384,15 +352,11 @@ def _take_pair(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) ->
     return pair
 
 
-def _make_soft(logits: Floats, share: Floats, weights: Floats | None) -> Sample:
-    """Return a binary problem with soft labels."""
-    soft = np.stack([1 - share, share], axis=1)
-    return Sample(soft.argmax(axis=1), logits, weights, soft)
-
-
 def _make_soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
     """Return the rows with a share of two classes, weighted by it."""
     mass = soft[:, i] + soft[:, j]
     rows = np.flatnonzero(mass)
     weights = mass[rows] * (1 if sample.weights is None else sample.weights[rows])
-    return _make_soft(_take_pair(sample.logits, i, j, rows), soft[rows, j] / mass[rows], weights)
+    share = soft[rows, j] / mass[rows]
+    pair = np.stack([1 - share, share], axis=1)
+    return Sample(pair.argmax(axis=1), _take_pair(sample.logits, i, j, rows), weights, pair)

@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,8 @@ class Difference:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become ``None``."""
-        names = ("mean", "standard_error", "low", "high", "n")
-        return {name: plain(getattr(self, name)) for name in names}
+        found: dict[str, Any] = plain(asdict(self))
+        return found
 
     def __repr__(self) -> str:
         return (

@@ -55,9 +55,8 @@ class ClassSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become ``None``."""
-        label = self.label.item() if hasattr(self.label, "item") else self.label
-        numbers: dict[str, Any] = plain({**asdict(self), "label": None, "part": self.part})
-        return {**numbers, "label": label}
+        found: dict[str, Any] = plain({**asdict(self), "part": self.part})
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +110,11 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become ``None``."""
-        numbers = {name: getattr(self, name) for name in NUMBERS}
-        found: dict[str, Any] = {
-            "n": self.n,
-            "k": self.k,
-            "classes": [one.item() if hasattr(one, "item") else one for one in self.classes],
-            "log": {term: plain(getattr(self.log, term)) for term in TERMS},
-            "brier": {term: plain(getattr(self.brier, term)) for term in TERMS},
-            **plain(numbers),
-            "per_class": [one.to_dict() for one in self.per_class],
-        }
+        numbers = {name: getattr(self, name) for name in ("n", "k", "classes")}
+        for loss in ("log", "brier"):
+            numbers[loss] = {term: getattr(getattr(self, loss), term) for term in TERMS}
+        found: dict[str, Any] = plain(numbers | {name: getattr(self, name) for name in NUMBERS})
+        found["per_class"] = [one.to_dict() for one in self.per_class]
         if self.groups:
             found["groups"] = {name: one.to_dict() for name, one in self.groups.items()}
         return found

@@ -227,9 +227,9 @@ def is_built_in(metric: Metric) -> bool:
 
 def value_of(metric: Metric, step: Step, sample_weight: Any = None) -> float:
     """Return the metric of one step's predictions."""
-    if metric.name == "log_loss" and step.parts.loss == "log" and is_built_in(metric):
-        return float(step.parts.risk)
     if is_built_in(metric):
+        if metric.name == "log_loss" and step.parts.loss == "log":
+            return float(step.parts.risk)
         return float(metric.function(step if metric.name in OF_STEPS else step.sample))
     options = {} if sample_weight is None else {"sample_weight": sample_weight}
     value = metric.function(step.y_true, step.probs, **options)

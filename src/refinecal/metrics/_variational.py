@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from refinecal._core.arrays import check_threads
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
-from refinecal._core.sample import Sample, log_odds, log_softmax
+from refinecal._core.sample import Sample, against_rest, log_odds, log_softmax
 from refinecal.calibrators.base import as_calibrator
 from refinecal.decomposition import check_cv, fit_folds
 from refinecal.metrics.events import Inputs, read
@@ -184,18 +184,6 @@ def _parts(sample: Sample, kind: str) -> list[Sample]:
     logits = sample.logits.astype(np.float64)
     odds, rows = log_odds(logits), np.arange(sample.n)
     if kind == "class-wise":
-        return [_against_rest(sample, odds[:, j], np.full(sample.n, j)) for j in range(sample.k)]
+        return [against_rest(sample, odds[:, j], np.full(sample.n, j)) for j in range(sample.k)]
     top = logits.argmax(axis=1)
-    return [_against_rest(sample, odds[rows, top], top)]
-
-
-def _against_rest(sample: Sample, odds: Floats, own: NDArray[np.int64]) -> Sample:
-    """Return the binary problem whether the label is the given class of each row."""
-    labels = (sample.labels == own).astype(np.int64)
-    soft = None
-    if sample.soft is not None:
-        share = sample.soft[np.arange(sample.n), own]
-        soft = np.stack([1 - share, share], axis=1)
-        labels = soft.argmax(axis=1)
-    logits = np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
-    return sample.replace(labels=labels, logits=logits, soft=soft, classes=None, columns=None)
+    return [against_rest(sample, odds[rows, top], top)]

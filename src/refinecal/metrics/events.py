@@ -44,16 +44,13 @@ class Event(NamedTuple):
         return float(self.weights.sum()) if self.weights.size else float(len(self.scores))
 
 
-def event_of_class(sample: Sample, j: int) -> Event:
-    """Return the event that the label is class j."""
-    hits = sample.labels == j if sample.soft is None else sample.soft[:, j]
+def event_of(sample: Sample, j: int | None = None) -> Event:
+    """Return the event that the label is class j, or the likeliest class of its row."""
     weights = NOTHING if sample.weights is None else sample.weights
+    if j is None:
+        return Event(*sample.likeliest, weights)
+    hits = sample.labels == j if sample.soft is None else sample.soft[:, j]
     return Event(np.minimum(sample.probs[:, j], 1), hits.astype(np.float64), weights)
-
-
-def event_of_likeliest(sample: Sample) -> Event:
-    """Return the event that the label is the likeliest class."""
-    return Event(*sample.likeliest, NOTHING if sample.weights is None else sample.weights)
 
 
 def events(sample: Sample, kind: str = "auto") -> list[Event]:
@@ -65,7 +62,7 @@ def events(sample: Sample, kind: str = "auto") -> list[Event]:
             f"kind is 'binary', but there are {sample.k} classes: use 'top-label' or 'class-wise'"
         )
     if kind == "class-wise":
-        return [event_of_class(sample, j) for j in range(sample.k)]
+        return [event_of(sample, j) for j in range(sample.k)]
     if kind == "binary" or (kind == "auto" and sample.k == 2):
-        return [event_of_class(sample, 1)]
-    return [event_of_likeliest(sample)]
+        return [event_of(sample, 1)]
+    return [event_of(sample)]

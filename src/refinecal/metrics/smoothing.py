@@ -57,24 +57,29 @@ class Smoothed:
         self.finest = FINEST / cells
         self.sum = float(sums[0] / masses.total)
         self.most = float(sums[1] / masses.total)  # the size without cancellation
-        self.cosines = _cosines(moments) / masses.total
+        # With c the middle of a cell: cos(pi m (c + d)) = sum_q (pi m d)**q cos(pi m c + q pi / 2) / q!
+        columns, (cells, order) = np.ascontiguousarray(moments.T), moments.shape
+        waves, found = np.zeros((order, cells)), np.zeros(cells)
+        waves[::2] = _sums_of_waves(columns[::2], 1).real
+        waves[1::2] = -_sums_of_waves(columns[1::2], -1).imag
+        speeds = math.pi * np.arange(cells) / cells
+        for q in reversed(range(order)):  # Horner's rule
+            sign = -1 if q % 2 == 0 else 1  # from one order to the next, signs are + - - + + -
+            found = waves[q] / 2 + sign * found * speeds / (q + 1)
+        self.cosines = found / masses.total  # a_m for m below the number of cells
 
-    def at(self, bandwidth: float) -> tuple[Floats, Floats]:
-        """Return the smoothed density and its integral from 0, at equally spaced nodes from 0 to 1."""
+    def size(self, bandwidth: float) -> float:
+        """Return the integral of the absolute value of the smoothed density."""
         nodes = 2 ** max(7, math.ceil(math.log2(NODES / bandwidth)))
         count = min(len(self.cosines), math.ceil(FADED / (math.pi * bandwidth)) + 1, nodes)
         speeds = math.pi * np.arange(count)
         faded = self.cosines[:count] * np.exp(-((speeds * bandwidth) ** 2) / 2)
         padded = np.zeros(nodes + 1)
         padded[:count] = faded
-        density = _waves(padded)
+        density = _waves(padded)  # at equally spaced nodes from 0 to 1
         padded[0], padded[1:count] = 0, faded[1:] / speeds[1:]
-        integral = _waves(-1j * padded)  # sines
-        return density, integral + faded[0] * np.linspace(0, 1, nodes + 1)
-
-    def size(self, bandwidth: float) -> float:
-        """Return the integral of the absolute value of the smoothed density."""
-        density, integral = self.at(bandwidth)
+        integral = _waves(-1j * padded)  # sines: the integral from 0
+        integral += faded[0] * np.linspace(0, 1, nodes + 1)
         steps = np.diff(integral)
         turns = np.flatnonzero(density[:-1] * density[1:] < 0)
         # Where the density changes sign, its integral is the cubic with the same values and slopes at both
@@ -105,24 +110,6 @@ def _sums_of_waves(columns: Floats, sign: int) -> NDArray[np.complex128]:
     mirrored = np.concatenate([columns, sign * columns[:, ::-1]], axis=1)
     turned = np.exp(-0.5j * math.pi * np.arange(cells) / cells)
     return np.asarray(np.fft.rfft(mirrored)[:, :cells] * turned)
-
-
-def _cosines(moments: Floats) -> Floats:
-    r"""Return :math:`a_m` for m below the number of cells.
-
-    With c the middle of a cell,
-    :math:`\cos(\pi m (c + d)) = \sum_q (\pi m d)^q \cos(\pi m c + q \pi / 2) / q!`.
-    """
-    cells, order = moments.shape
-    columns, waves = np.ascontiguousarray(moments.T), np.zeros((order, cells))
-    waves[::2] = _sums_of_waves(columns[::2], 1).real
-    waves[1::2] = -_sums_of_waves(columns[1::2], -1).imag
-    speeds = math.pi * np.arange(cells) / cells
-    found = np.zeros(cells)
-    for q in reversed(range(order)):  # Horner's rule
-        sign = -1 if q % 2 == 0 else 1  # from one order to the next, signs are + - - + + -
-        found = waves[q] / 2 + sign * found * speeds / (q + 1)
-    return found
 
 
 def fixed_point(masses: Masses) -> float:

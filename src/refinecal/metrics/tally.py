@@ -23,6 +23,7 @@ FEW = 2**12  # rows whose log-odds are computed together: a multiple of a tile o
 class Tally:
     """Weighted sums per class and bin; soft labels count as one weighted row per label."""
 
+    total: float  # mass of all rows
     columns: Floats  # (k, n) probabilities, read-only
     labels: NDArray[np.int64]
     weights: Floats  # empty without sample weights
@@ -36,10 +37,6 @@ class Tally:
     rest: Floats  # (n,) one minus the probability of the likeliest class
     scores: Floats  # (n,) probability of the likeliest class, of two the second
     happened: Floats  # (n,) 1 where that is the label
-
-    @property
-    def total(self) -> float:
-        return float(self.mass.sum())
 
 
 def tally(sample: Sample, threads: int) -> Tally:
@@ -71,7 +68,8 @@ def tally(sample: Sample, threads: int) -> Tally:
         if rows_of.weights is not None:
             losses = np.where(rows_of.weights > 0, losses, 0.0) * rows_of.weights
         classes[loops.LOSS] = np.bincount(rows_of.labels, losses, minlength=k)
-    return Tally(columns, labels, weights, bins, hits, events, *classes, *readonly(each))
+    total = float(classes[loops.MASS].sum())
+    return Tally(total, columns, labels, weights, bins, hits, events, *classes, *readonly(each))
 
 
 # ---- areas under one-vs-rest ROC curves --------------------------------------------------------------------
@@ -80,26 +78,13 @@ def tally(sample: Sample, threads: int) -> Tally:
 # differ only by rounding are ties too.
 
 
-def areas_of(sample: Sample, threads: int, found: Tally | None = None) -> Floats:
-    """Return the one-vs-rest area under the ROC curve of each class."""
-    if sample.given is None:
-        return areas_of_logits(sample, threads)
-    found = tally(sample, threads) if found is None else found
-    weights = found.weights if found.weights.size else None
-    rows_of = Sample(found.labels, found.columns.T, weights)
-    return compute_areas(found.columns, found.rest, 0.0, rows_of, threads)
-
-
-def mean_area(areas: Floats) -> float:
-    """Return the mean over classes with an area; NaN if there is none."""
-    if len(areas) == 2:
-        return float(areas[1])
-    known = areas[~np.isnan(areas)]
-    return float(known.mean()) if known.size else math.nan
-
-
-def areas_of_logits(sample: Sample, threads: int = 1) -> Floats:
-    """Return the area of each class by its log-odds, as in :func:`compute_areas`; labels may be soft."""
+def areas_of(sample: Sample, threads: int = 1, found: Tally | None = None) -> Floats:
+    """Return the one-vs-rest area under the ROC curve of each class, of logits by their log-odds."""
+    if sample.given is not None:
+        found = tally(sample, threads) if found is None else found
+        weights = found.weights if found.weights.size else None
+        rows_of = Sample(found.labels, found.columns.T, weights)
+        return compute_areas(found.columns, found.rest, 0.0, rows_of, threads)
     room = -(-sample.n // FEW) * FEW
     odds, rounding = np.empty((sample.k, room)), np.empty(room)
     logits = readonly(np.ascontiguousarray(sample.logits))
@@ -115,6 +100,14 @@ def areas_of_logits(sample: Sample, threads: int = 1) -> Floats:
         least = sizes[sizes > 0].min(initial=np.inf)
         unit = 1.0 if least == np.inf else 64 * least if least < 1e300 else least
     return compute_areas(odds, rounding, unit, sample, threads)
+
+
+def mean_area(areas: Floats) -> float:
+    """Return the mean over classes with an area; NaN if there is none."""
+    if len(areas) == 2:
+        return float(areas[1])
+    known = areas[~np.isnan(areas)]
+    return float(known.mean()) if known.size else math.nan
 
 
 def compute_areas(

@@ -142,8 +142,18 @@ def find_heights(
     return min(0.0, float(np.nanmin(values))), float(high) or 1.0
 
 
-def set_steps(ax: Axes, steps: Steps, name: str, room: float = 0.0) -> None:
-    """Lay out the axis of steps, with ``room`` inches for labels right of it."""
+def set_axes(
+    ax: Axes,
+    steps: Steps,
+    name: str,
+    heights: tuple[float, float],
+    above: float,
+    room: float = 0.0,
+) -> None:
+    """Lay out both axes: that of the steps and, for the lowest and the highest value, that of values.
+
+    Leaves ``room`` inches for labels right of the last step, and room above, a part of the whole height.
+    """
     first, final = int(steps[0]), int(steps[-1])
     width = max(final - first, 1)
     part = room / max(inches(ax)[0] - room, room) if room else 0.0
@@ -152,10 +162,7 @@ def set_steps(ax: Axes, steps: Steps, name: str, room: float = 0.0) -> None:
     ax.set_xticks([first] if first == final else round_ticks(first, final, 6, integer=True))
     ax.spines["bottom"].set_bounds(left, final)
     ax.set_xlabel(name, x=((first + final) / 2 - left) / (right - left))
-
-
-def set_heights(ax: Axes, low: float, high: float, above: float) -> None:
-    """Lay out the axis of values, with room above it, as a part of the height of the axes."""
+    low, high = heights
     low -= MARGIN * (high - low)
     ax.set_ylim(low, low + (high - low) / (1 - above))
     ax.set_yticks(round_ticks(low, high, 6))

@@ -106,23 +106,20 @@ class EarlyStoppingDisplay(_steps.LossCurvesDisplay):
         """Draw both curves, and an arrow at each step chosen."""
         after = "risk after calibration (refinement)"
         self._draw_lines(ax, {"risk": "risk", "refinement": after})
-        self._set_limits(ax)
+        step, risk, _ = self.chosen["loss"]
+        _, high = _steps.find_heights(self.steps, self.curves.values(), (step, risk))
+        high = max([high, *(before for _, before, _ in self.chosen.values() if before < np.inf)])
+        low = float(np.nanmin(list(self.curves.values())))
+        low -= 0.08 * ((high - low) or 1.0)
+        above = style.lines_of(ax, 4.8 if style.is_narrow(ax) else 2.8)
+        _steps.set_axes(ax, self.steps, self.step_name, (low, high), above)
+        ax.set_ylabel(style.loss_name(self.loss))
         _steps.cut_above(ax, self.lines_.values())
         self.arrows_ = {rule: self._draw_arrow(ax, rule) for rule in self.chosen}
         (first, _, level), (second, *_) = self.chosen["loss"], self.chosen["refinement"]
         look: Any = THIN | {"linestyle": ":", "zorder": 0.5}  # below it is the gain
         (self.lines_["gain"],) = ax.plot([first, second], [level, level], **look)
         self._write(ax)
-
-    def _set_limits(self, ax: Axes) -> None:
-        _steps.set_steps(ax, self.steps, self.step_name)
-        step, risk, _ = self.chosen["loss"]
-        _, high = _steps.find_heights(self.steps, self.curves.values(), (step, risk))
-        high = max([high, *(before for _, before, _ in self.chosen.values() if before < np.inf)])
-        low = float(np.nanmin(list(self.curves.values())))
-        low -= 0.08 * ((high - low) or 1.0)
-        _steps.set_heights(ax, low, high, style.lines_of(ax, 4.8 if style.is_narrow(ax) else 2.8))
-        ax.set_ylabel(style.loss_name(self.loss))
 
     def _draw_arrow(self, ax: Axes, rule: str) -> Annotation:
         """Draw what calibration does at the step chosen by this rule."""

@@ -15,7 +15,7 @@ from refinecal._core.checks import check_sample, check_scores
 from refinecal._core.format import list_names, name_class, number, shorten_name
 from refinecal._core.sample import Sample, log_softmax
 from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_distance
-from refinecal.metrics.events import event_of_class, event_of_likeliest
+from refinecal.metrics.events import event_of
 from refinecal.plots.style import (
     PALETTE,
     THIN,
@@ -47,6 +47,7 @@ CELLS = 20  # of the histogram of scores
 MARK = 30.0  # area of the mark of the heaviest bin, in square points
 LEAST = 0.3  # of it, for the lightest
 BAND_TINT = 0.2
+RANGE = tint("axis", BAND_TINT)
 LONE_BAND = 0.01  # half the width of the band of a single bin
 
 # The unit square of probabilities, and the histogram below it
@@ -175,7 +176,13 @@ class ReliabilityDisplay(Display):
     def __init__(
         self, curve: Reliability, after: Reliability | None = None, *, name: str | None = None
     ) -> None:
-        self.curves = {"before": curve} if after is None else {"before": curve, "after": after}
+        # The colours of each curve, and of the inside of its markers: hollow only if there are two.
+        self.curves, lone = {"before": curve}, PALETTE["calibration"]
+        self._looks = {"before": (lone, lone)}
+        if after is not None:
+            self.curves["after"] = after
+            colours = PALETTE["before"], PALETTE["after"]
+            self._looks = {"before": (colours[0], PALETTE["paper"]), "after": (colours[1],) * 2}
         self.name = name
 
     @classmethod
@@ -234,7 +241,7 @@ class ReliabilityDisplay(Display):
         self.lines_, self.points_, self.bands_, self.strips_ = {}, {}, {}, {}
         largest = max(curve.histogram.max() for curve in self.curves.values())
         for name, curve in self.curves.items():
-            colour, face = self._look(name)
+            colour, face = self._looks[name]
             is_filled = face == colour
             self.strips_[name] = draw_strip(ax, curve.histogram, largest, colour, is_filled)
             x, low, high = curve.mean_score, curve.low, curve.high
@@ -256,12 +263,6 @@ class ReliabilityDisplay(Display):
                 zorder=4,
             )
 
-    def _look(self, name: str) -> tuple[str, str]:
-        """Return the colour of a curve, and of the inside of its markers: hollow only if there are two."""
-        if len(self.curves) == 1:
-            return PALETTE["calibration"], PALETTE["calibration"]
-        return PALETTE[name], PALETTE["paper" if name == "before" else name]
-
     def handles(self, errors: bool = False) -> list[Artist]:
         """Return the legend entries; with ``errors``, including calibration errors and the band."""
         from matplotlib.lines import Line2D
@@ -269,13 +270,13 @@ class ReliabilityDisplay(Display):
 
         handles: list[Artist] = []
         for name, curve in self.curves.items():
-            colour, face = self._look(name)
+            colour, face = self._looks[name]
             title = f"{name} calibration" if len(self.curves) > 1 else self.name or "predictions"
             look: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 5.0}
             label = shorten_name(title, 24) + (f": ECE {number(curve.ece, 4)}" if errors else "")
             handles.append(Line2D([], [], marker="o", linewidth=1.2, label=label, **look))
         label = "90% range if calibrated"
-        return [*handles, Patch(label=label, **tint("axis", BAND_TINT))] if errors else handles
+        return [*handles, Patch(label=label, **RANGE)] if errors else handles
 
 
 # ---- one diagram for each class ----------------------------------------------------------------------------
@@ -425,7 +426,7 @@ def compute_curve(sample: Sample, kind: Any, n_bins: int, strategy: str) -> Reli
     from scipy.stats import binom
 
     kind, column = _check_kind(kind, sample)
-    event = event_of_likeliest(sample) if column is None else event_of_class(sample, column)
+    event = event_of(sample, column)
     sums = bin_sums(*event, n_bins, strategy)
     mass, totals, happened = sums[:, sums[0] > 0]
     mean_score = totals / mass

@@ -155,15 +155,15 @@ class RunCurvesDisplay(Display):
 
     def _set_limits(self, ax: Axes, lines: int, room: float) -> None:
         """Set the limits, with room for lines above the curves, and inches to the right of them."""
-        _steps.set_steps(ax, self.epochs, "epoch", room)
         mean, at = next(
             (self.means[name], at)
             for name in ("risk", *self.means)
             if name in self.means and (at := _steps.find_lowest(self.means[name])) is not None
         )
         runs = [run for each in self.curves.values() for run in each]
-        low, high = _steps.find_heights(self.epochs, runs, (int(self.epochs[at]), float(mean[at])))
-        _steps.set_heights(ax, low, high, style.lines_of(ax, lines + 0.4))
+        heights = _steps.find_heights(self.epochs, runs, (int(self.epochs[at]), float(mean[at])))
+        above = style.lines_of(ax, lines + 0.4)
+        _steps.set_axes(ax, self.epochs, "epoch", heights, above, room)
         ax.set_ylabel(self.what)
 
     def describe(self) -> dict[str, str]:

@@ -106,7 +106,18 @@ class StoppingMetricsDisplay(Display):
     def _draw(self, ax: Axes) -> None:
         self.texts_ = {}
         self._set_limits(ax)
-        self._draw_dots(ax)
+        rows = np.arange(len(self.names))
+        ax.plot([self.after[0]] * 2, [-0.5, rows[-1] + 0.5], linestyle=":", zorder=1, **THIN)
+        self._draw_links(ax)
+        if self.errors is not None:
+            bars: Any = {"color": PALETTE["after"], "elinewidth": 1.2, "capsize": 2.5}
+            ax.errorbar(self.after, rows, xerr=self.errors, fmt="none", zorder=2, **bars)
+        dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": DOT_SIZE, "zorder": 3}
+        shown = np.where(self.before <= self._right, self.before, np.nan)
+        hollow: dict[str, Any] = {"color": PALETTE["before"], "markerfacecolor": PALETTE["paper"]}
+        (self.before_,) = ax.plot(shown, rows, **dot, **hollow, label="before calibration")
+        label = "after calibration"
+        (self.after_,) = ax.plot(self.after, rows, **dot, color=PALETTE["after"], label=label)
         self._write(ax)
 
     def _set_limits(self, ax: Axes) -> None:
@@ -127,20 +138,6 @@ class StoppingMetricsDisplay(Display):
         above = style.lines_of(ax, 2.8)
         rows = len(self.names)
         ax.set_ylim(rows - 0.4, -0.6 - above / (1 - above) * rows)
-
-    def _draw_dots(self, ax: Axes) -> None:
-        rows = np.arange(len(self.names))
-        ax.plot([self.after[0]] * 2, [-0.5, rows[-1] + 0.5], linestyle=":", zorder=1, **THIN)
-        self._draw_links(ax)
-        if self.errors is not None:
-            bars: Any = {"color": PALETTE["after"], "elinewidth": 1.2, "capsize": 2.5}
-            ax.errorbar(self.after, rows, xerr=self.errors, fmt="none", zorder=2, **bars)
-        dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": DOT_SIZE, "zorder": 3}
-        shown = np.where(self.before <= self._right, self.before, np.nan)
-        hollow: dict[str, Any] = {"color": PALETTE["before"], "markerfacecolor": PALETTE["paper"]}
-        (self.before_,) = ax.plot(shown, rows, **dot, **hollow, label="before calibration")
-        label = "after calibration"
-        (self.after_,) = ax.plot(self.after, rows, **dot, color=PALETTE["after"], label=label)
 
     def _draw_links(self, ax: Axes) -> None:
         """Join the two dots of each metric; an arrow points to a loss that is off the chart."""

@@ -113,14 +113,14 @@ class TrainingCurveDisplay(_steps.LossCurvesDisplay):
 
     def _set_limits(self, ax: Axes) -> None:
         """Leave room for the labels right of the last step; on narrow axes above the curves."""
-        _steps.set_steps(ax, self.steps, self.step_name, 0.0 if style.is_narrow(ax) else ROOM)
+        narrow, heights = style.is_narrow(ax), (0.0, 1.0)
         main = self.smallest.get("risk") or self.smallest.get("refinement")
-        low, high = 0.0, 1.0
         if main is not None:
-            low, high = _steps.find_heights(self.steps, self.curves.values(), main)
-        above = 0.4 + (self.chosen is not None) + (len(self.smallest) if style.is_narrow(ax) else 0)
+            heights = _steps.find_heights(self.steps, self.curves.values(), main)
+        above = 0.4 + (self.chosen is not None) + narrow * len(self.smallest)
         self._above = style.lines_of(ax, above)
-        _steps.set_heights(ax, low, high, self._above)
+        room = 0.0 if narrow else ROOM
+        _steps.set_axes(ax, self.steps, self.step_name, heights, self._above, room)
         ax.set_ylabel(style.loss_name(self.loss))
 
     def _write_labels(self, ax: Axes) -> None:

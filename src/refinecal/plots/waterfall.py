@@ -4,6 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from refinecal._core.format import MINUS, shorten_name
@@ -30,6 +31,7 @@ class Terms(NamedTuple):
     risk: float
     refinement: float
     uncertainty: float
+    loss: str  # its name
 
     @property
     def calibration(self) -> float:
@@ -75,13 +77,13 @@ class WaterfallDisplay(Display):
         if not decompositions:
             raise ValueError("there is no decomposition to draw: pass at least one")
         self.terms = {str(name): _read_terms(given) for name, given in decompositions.items()}
-        losses = {_get(given, "loss") or "log" for given in decompositions.values()}
+        losses = {terms.loss for terms in self.terms.values()}
         if len(losses) > 1:
             raise ValueError(
                 f"the decompositions are of different losses ({', '.join(sorted(losses))}): "
                 "draw those of one loss together"
             )
-        self.loss = str(losses.pop())
+        self.loss = losses.pop()
         if after is not None and len(self.terms) > 1:
             raise ValueError(
                 "after= works with a single decomposition only: omit it, or draw each alone"
@@ -112,11 +114,9 @@ class WaterfallDisplay(Display):
 
     def _draw(self, ax: Axes) -> None:
         self.bars_, self.texts_ = {}, {}
-        (self._draw_several if len(self.terms) > 1 else self._draw_one)(ax)
-
-    # ---- one decomposition -------------------------------------------------------------------------------
-
-    def _draw_one(self, ax: Axes) -> None:
+        if len(self.terms) > 1:
+            self._draw_several(ax)
+            return
         (terms,) = self.terms.values()
         rows = [
             _Row("uncertainty", "uncertainty", 0.0, terms.uncertainty),
@@ -137,7 +137,10 @@ class WaterfallDisplay(Display):
             look: Any = {"color": PALETTE[row.term], "linewidth": 0}
             (self.bars_[row.term],) = ax.barh(place, end - start, THICKNESS, left=start, **look)
             beside = max(start, end, 0.0), place
-            self.texts_[row.term] = style.write_near(ax, beside, row.text, (4, 0), va="center")
+            is_part = row.term in ("sharpness", "calibration")  # labelled with its length
+            shown = _subtract(row.end, row.start) if is_part else row.end
+            text = style.format_loss(shown, sign=is_part)
+            self.texts_[row.term] = style.write_near(ax, beside, text, (4, 0), va="center")
         for place, row in enumerate(rows[:4]):  # where it ends, the next begins
             if math.isfinite(row.end):
                 ax.plot([row.end] * 2, [place + THICKNESS / 2, place + 1 - THICKNESS / 2], **THIN)
@@ -147,7 +150,7 @@ class WaterfallDisplay(Display):
     # ---- several -----------------------------------------------------------------------------------------
 
     def _draw_several(self, ax: Axes) -> None:
-        ends = [value for terms in self.terms.values() for value in terms]
+        ends = [value for terms in self.terms.values() for value in terms[:3]]
         low, high = _range([0.0, *ends])
         ax.set_xlim(low, high + 0.02 * (high - low))
         above = style.lines_of(ax, 4.0)
@@ -197,13 +200,6 @@ class _Row(NamedTuple):
     start: float
     end: float
 
-    @property
-    def text(self) -> str:
-        """Its label: where it ends or, for a difference, its length."""
-        if self.term in ("sharpness", "calibration"):
-            return style.format_loss(_subtract(self.end, self.start), sign=True)
-        return style.format_loss(self.end)
-
 
 def _describe_sum(name: str, terms: Terms) -> str:
     sign = MINUS if terms.calibration < 0 else "+"
@@ -223,13 +219,10 @@ def _subtract(one: float, other: float) -> float:
     return 0.0 if one == other else one - other  # of infinite ones too
 
 
-def _get(given: Any, name: str) -> Any:
-    return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
-
-
 def _read_terms(given: Any) -> Terms:
     """Return the terms of a decomposition, or of a dict of them."""
-    found = [_get(given, name) for name in NEEDED]
+    get = given.get if isinstance(given, Mapping) else partial(getattr, given)
+    found = [get(name, None) for name in NEEDED]
     missing = [name for name, value in zip(NEEDED, found, strict=True) if value is None]
     if missing:
         raise TypeError(
@@ -238,4 +231,5 @@ def _read_terms(given: Any) -> Terms:
     bad = [name for name, value in zip(NEEDED, found, strict=True) if math.isnan(value)]
     if bad:
         raise ValueError(f"the {bad[0]} of a decomposition is NaN: there is nothing to draw")
-    return Terms(*map(float, found))
+    risk, refinement, uncertainty = map(float, found)
+    return Terms(risk, refinement, uncertainty, str(get("loss", None) or "log"))

@@ -29,7 +29,6 @@ from refinecal._core.checks import (
     check_sample,
     doubt_logits,
     is_hard,
-    plain_sample,
     warn_if_features,
 )
 from refinecal._core.errors import warn
@@ -131,7 +130,7 @@ def fit_temperature(
     start = start if start > SMALL_BETA else 1.0  # too small to tell anything
     threads = check_threads(n_threads)
     if sample_weight is None and classes is None:
-        plain = plain_sample(labels, logits)
+        plain = _plain_sample(labels, logits)
         if plain is not None:  # nothing to convert: the kernel itself finds errors
             reader = KernelReader(plain, threads)
             begin, cost = find_start(reader) if start == 1.0 else (start, 0.0)
@@ -146,18 +145,26 @@ def fit_temperature(
     return fit_sample(sample, start, threads)
 
 
-def fit_sample(sample: Sample, start: float = 1.0, threads: int | None = 1) -> TemperatureFit:
-    """Return the best inverse temperature of checked data."""
-    return fit_with_risk(sample, start, threads, risk=math.nan)[0]
+def _plain_sample(labels: Any, logits: Any) -> Sample | None:
+    """Return arrays that compiled loops can read as they are, not checked; else ``None``."""
+    if type(logits) is not np.ndarray or type(labels) is not np.ndarray:
+        return None
+    dtype = logits.dtype
+    if logits.ndim != 2 or dtype.char not in "fd" or not dtype.isnative:
+        return None
+    if labels.dtype.kind not in "iu" or logits.shape[1] < 2 or not logits.flags.c_contiguous:
+        return None
+    if labels.shape != logits.shape[:1] or not labels.size:
+        return None
+    return Sample(labels.astype(np.int64, copy=False), logits)
 
 
-def fit_with_risk(
-    sample: Sample, start: float, threads: int | None, risk: float | None = None
-) -> tuple[TemperatureFit, float]:
-    """Return the best inverse temperature of checked data, and their mean log loss, unless it is given."""
+def fit_sample(
+    sample: Sample, start: float = 1.0, threads: int | None = 1, reader: Reader | None = None
+) -> TemperatureFit:
+    """Return the best inverse temperature of checked data; a given reader is of the rows with a weight."""
     sample = sample.drop_weightless()
-    reader = reader_of(sample, threads)
-    risk = risk_of(sample, reader=reader) if risk is None else risk
+    reader = reader_of(sample, threads) if reader is None else reader
     begin, cost = find_start(reader) if start == 1.0 else (start, 0.0)
     found = search(reader, begin, reader.tolerance, rounding=reader.rounding)
     found = found._replace(n_reads=found.n_reads + cost)
@@ -166,10 +173,10 @@ def fit_with_risk(
         n_impossible = int(np.isneginf(label_gaps(on_cpu(sample))).sum())
         if n_impossible:
             _warn_impossible(n_impossible, on_cpu(sample))
-            return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True), risk
+            return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
         if sample.on_device or sample.logits.dtype != np.float64:
             exact = on_cpu(sample).logits.astype(np.float64)
-            return fit_with_risk(sample.replace(logits=exact), start, threads, risk)
+            return fit_sample(sample.replace(logits=exact), start, threads)
     if found.beta == 0:
         found = _flat(on_cpu(sample), found)
     elif found.beta >= 0.999 * MAX_BETA and all(
@@ -181,7 +188,7 @@ def fit_with_risk(
             f"the search for the temperature stopped after {found.n_reads:.0f} reads at "
             f"beta = {found.beta:.6g} without converging; please report the data"
         )
-    return TemperatureFit(*found), risk
+    return TemperatureFit(*found)
 
 
 def _warn_impossible(count: int, sample: Sample) -> None:

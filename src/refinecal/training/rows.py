@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -48,6 +49,11 @@ class Rows:
         """The number of rows with nonzero weight."""
         return self.n if self.weights is None else int(np.count_nonzero(self.weights))
 
+    def classes(self, rows: Any = slice(None)) -> NDArray[Any]:
+        """Return the labels of some rows, or of all, that have a weight."""
+        used = slice(None) if self.weights is None else self.weights[rows] > 0
+        return np.unique(self.y[rows][used])
+
     @property
     def total(self) -> float:
         """The total weight of the rows."""
@@ -79,14 +85,11 @@ class Rows:
             if is_whole and self.total <= MOST_REPEATED * self.n_used:
                 rows = np.repeat(rows, weights[rows].astype(np.int64))
                 kept = replace(self, weights=None)
-        order: list[NDArray[Any]] = [_codes(self.y)[rows], self.keys[rows]]
+        codes = np.unique(self.y, return_inverse=True)[1]
+        order: list[NDArray[Any]] = [codes[rows], self.keys[rows]]
         if kept.weights is not None:
             order.insert(0, kept.weights[rows])
         return kept.take(rows[np.lexsort(order)])
-
-
-def _codes(y: NDArray[Any]) -> Indices:
-    return np.asarray(np.unique(y, return_inverse=True)[1].reshape(-1), dtype=np.int64)
 
 
 # ---- splits ------------------------------------------------------------------------------------------------
@@ -108,7 +111,7 @@ class _Draw:
 def _draw(rows: Rows, seed: int) -> _Draw:
     assert rows.keys is not None, "keyed first"
     weights = np.ones(rows.n) if rows.weights is None else rows.weights
-    labels = _codes(rows.y)
+    labels = np.unique(rows.y, return_inverse=True)[1]
     used = np.flatnonzero(weights)
     used = used[np.lexsort([weights[used], labels[used], rows.keys[used]])]  # content alone
     label, mass = labels[used], weights[used]
@@ -145,7 +148,7 @@ def hold_out(rows: Rows, fraction: float, seed: int) -> Split:
 def _hold_out_groups(rows: Rows, fraction: float, seed: int) -> Split:
     """Hold out groups, in random order, as long as they bring every class closer to the fraction."""
     names, group = np.unique(np.asarray(rows.groups), return_inverse=True)
-    label = _codes(rows.y)
+    label = np.unique(rows.y, return_inverse=True)[1]
     weights = np.ones(rows.n) if rows.weights is None else rows.weights
     mass = np.zeros((len(names), label.max() + 1))
     np.add.at(mass, (group.reshape(-1), label), weights)
@@ -201,7 +204,7 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[Split]:
 
 @dataclass(frozen=True, slots=True)
 class Parts(Sequence[tuple[Rows, Rows]]):
-    """Training and validation rows of each fold, made when they are asked for.
+    """Training and validation rows of each fold, taken from the table when they are asked for.
 
     Each row is held out in one of the first ``n_first``; those that come after hold rows out again. A fold's
     validation rows exclude classes that its model has not seen because they have too few rows.
@@ -222,18 +225,18 @@ class Parts(Sequence[tuple[Rows, Rows]]):
                     n_first = number
                 break
             seen[val] = True
-        found = cls(rows, splits, n_first)
-        for number in range(len(found)):
-            val = found._split(number)[1]
-            if rows.weights is not None:
-                val = val[rows.weights[val] > 0]
-            if not (val.size and len(found._labels(number)) > 1):
-                what = "a single class to train on" if val.size else "no validation row"
+        kept = []
+        for number, (train, val) in enumerate(splits):
+            learned = rows.classes(train)
+            kept.append((train, val[np.isin(rows.y[val], learned)]))
+            seen_by = rows.classes(kept[-1][1])
+            if not (len(seen_by) and len(learned) > 1):
+                what = "a single class to train on" if len(seen_by) else "no validation row"
                 raise ValueError(
-                    f"part {number + 1} of {len(found)} has {what}: use fewer folds, other groups or more "
+                    f"part {number + 1} of {len(splits)} has {what}: use fewer folds, other groups or more "
                     "rows"
                 )
-        return found
+        return cls(rows, kept, n_first)
 
     def __len__(self) -> int:
         return len(self.splits)
@@ -243,21 +246,12 @@ class Parts(Sequence[tuple[Rows, Rows]]):
         return replace(self, splits=self.splits[:n], n_first=min(self.n_first, n))
 
     def __getitem__(self, number: Any) -> Any:
-        return tuple(self.rows.in_order(each) for each in self._split(number))
-
-    def _split(self, number: int) -> Split:
-        train, val = self.splits[number]
-        return train, val[np.isin(self.rows.y[val], self._labels(number))]
-
-    def _labels(self, number: int) -> NDArray[Any]:
-        """Return the classes that a fold's model learns."""
-        train = self.splits[number][0]
-        used = train if self.rows.weights is None else train[self.rows.weights[train] > 0]
-        return np.unique(self.rows.y[used])
+        return tuple(self.rows.in_order(each) for each in self.splits[number])
 
     def know(self, n_classes: int) -> NDArray[np.bool_]:
         """Tell which of the classes 0..n_classes-1 every fold's model has seen."""
-        knows = [np.isin(np.arange(n_classes), self._labels(i)) for i in range(len(self))]
+        learned = (self.rows.classes(train) for train, _ in self.splits)
+        knows = [np.isin(np.arange(n_classes), each) for each in learned]
         return np.asarray(np.all(knows, axis=0))
 
 
@@ -266,14 +260,6 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0)
 
     "auto" takes five folds, or as many as there can be, and then ``n_more`` folds of another random cut.
     """
-
-    def cut(n: int, seed: int) -> list[Split]:
-        """Return folds, or none if a draw leaves one without rows or a model with nothing to learn."""
-        try:
-            return Parts.of(rows, split_folds(rows, n, seed)).splits
-        except ValueError:
-            return []
-
     if n_folds is not None and not isinstance(n_folds, str):
         return Parts.of(rows, split_folds(rows, n_folds, seed))
     most = 1
@@ -282,13 +268,18 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0)
     elif n_folds is not None:
         most = int(_draw(rows, 0).sizes.max())
     for n in range(min(AUTO_FOLDS, most), 1, -1):
-        first = cut(n, seed)
-        if first:
+        cuts: list[list[Split]] = []
+        with suppress(ValueError):  # a fold without rows, or a model with nothing to learn
+            for shift in range(2 if n_more else 1):
+                splits = split_folds(rows, n, seed + shift)
+                Parts.of(rows, splits)
+                cuts.append(splits)
+        if cuts:
+            first, *others = cuts
             held_out = {val.tobytes() for _, val in first}
-            others = cut(n, seed + 1) if n_more else []
             # Few groups may make the same folds again, and the same models.
-            more = [split for split in others if split[1].tobytes() not in held_out][:n_more]
-            return Parts.of(rows, first + more)
+            more = [part for each in others for part in each if part[1].tobytes() not in held_out]
+            return Parts.of(rows, first + more[:n_more])
     return Parts.of(rows, [hold_out(rows, fraction, seed)])
 
 
@@ -335,27 +326,22 @@ def hash_rows(X: Any) -> NDArray[np.uint64]:
         return _hash_sparse(X.tocsr())
     if hasattr(X, "columns"):
         table = X.iloc if hasattr(X, "iloc") else X  # by position: names may repeat
-        columns = [_hash_column(table[:, j], j) for j in range(X.shape[1])]
-        return _scramble(np.sum(columns, axis=0, dtype=np.uint64))
-    try:
-        values = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.array([_hash_object(row) for row in X], dtype=np.uint64)
-    values = values.reshape(len(values), -1)
-    total = np.zeros(len(values), dtype=np.uint64)
-    for j in range(values.shape[1]):
-        total += _hash_values(values[:, j], j)
+        columns = [table[:, j].to_numpy() for j in range(X.shape[1])]
+    else:
+        try:
+            values = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError):
+            return np.array([_hash_object(row) for row in X], dtype=np.uint64)
+        columns = list(values.reshape(len(values), -1).T)
+    total = np.zeros(len(X), dtype=np.uint64)
+    for j, column in enumerate(columns):
+        if column.dtype.kind in "biuf":
+            total += _hash_values(column.astype(np.float64, copy=False), j)
+        else:
+            texts, place = np.unique(column.astype(str), return_inverse=True)
+            numbers = np.array([_hash_object(text) for text in texts.tolist()], dtype=np.uint64)
+            total += _scramble(numbers[place] ^ _scramble(np.asarray(j, dtype=np.uint64)))
     return _scramble(total)
-
-
-def _hash_column(column: Any, j: int) -> NDArray[np.uint64]:
-    """Return a number for each entry of a column of a DataFrame."""
-    values = column.to_numpy()
-    if values.dtype.kind in "biuf":
-        return _hash_values(values.astype(np.float64), j)
-    distinct, place = np.unique(values.astype(str), return_inverse=True)
-    numbers = np.array([_hash_object(value) for value in distinct.tolist()], dtype=np.uint64)
-    return _scramble(numbers[place] ^ _scramble(np.asarray(j, dtype=np.uint64)))
 
 
 def _hash_sparse(X: Any) -> NDArray[np.uint64]:

@@ -24,7 +24,7 @@ from refinecal._core.sample import NOTHING, Sample
 from refinecal.experiments.plan import METRIC_NAMES
 from refinecal.losses import get_loss, losses_at
 from refinecal.metrics import BUILT_IN, Metric, get_metric
-from refinecal.metrics.tally import areas_of_logits, mean_area
+from refinecal.metrics.tally import areas_of, mean_area
 from refinecal.resampling import SMALL_CHANGE, deal_shuffled, leave_one_out
 from refinecal.stopping import RefinementMonitor
 from refinecal.temperature.fit import MAX_BETA, KernelReader, fit_sample
@@ -188,7 +188,7 @@ class Tracker(RefinementMonitor):
             "log_loss": risk,
             "brier": brier,
             "accuracy": float(np.mean(z.argmax(axis=1) == self.labels)),
-            "auroc": mean_area(areas_of_logits(sample)),
+            "auroc": mean_area(areas_of(sample)),
             "refinement": min(fit.loss, risk),
             "brier_refinement": min(brier_after, brier),
             "refinement_cv5": sum(smoothed) / len(z),
