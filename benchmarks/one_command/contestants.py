@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 TARGET = "target"
+BUDGETS = {n: f"refinecal auto, {n} s" for n in (30, 60, 120)}
 FOLDS, ROUNDS, PATIENCE = 5, 1000, 50  # of the plain boosters
 
 
@@ -79,6 +81,11 @@ def refinecal_fit(case: Case, *options: str) -> np.ndarray:
         promised = found["expected_log_loss"]
         case.promised = {"loss": promised["mean"], "error": promised["standard_error"]}
     return _probs(pd.read_parquet(out), case.k)
+
+
+def refinecal_auto(case: Case, seconds: int) -> np.ndarray:
+    """Several kinds of models within a time limit, and the pool of the best."""
+    return refinecal_fit(case, "--model", "auto", "--time-limit", str(seconds))
 
 
 def _probs(table: pd.DataFrame, k: int) -> np.ndarray:
@@ -225,6 +232,7 @@ CONTESTANTS: dict[str, tuple[str, Callable[[Case], np.ndarray]]] = {  # name: en
         lambda case: pytabkit(case, "LGBM_TD_Classifier", **AVERAGED),
     ),
     "AutoGluon medium, 60 s": ("autogluon", autogluon),
+    **{name: ("ours", partial(refinecal_auto, seconds=n)) for n, name in BUDGETS.items()},
 }
 
 

@@ -4,46 +4,35 @@ from __future__ import annotations  # so that help() shows types by name
 
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_array, check_random_state, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from refinecal._core.checks import check_keywords, check_weights, check_whole
-from refinecal._core.errors import warn
 from refinecal.metrics import get_metric
-from refinecal.stopping import RefinementMonitor
-from refinecal.training.crossfit import BestStep, CrossFit, Ensemble, FoldModel, all_classes
+from refinecal.training.candidates import Candidate, EstimatorFolds
+from refinecal.training.crossfit import Ensemble, FoldModel, all_classes
+from refinecal.training.pool import Pool
 from refinecal.training.predictions import (
     is_frozen,
-    library_of,
     predictions_of,
     show_label,
-    smooth_zeros,
 )
 from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, concat_rows, parts
 from refinecal.training.trainer import (
-    TrainingRun,
     check_known,
     is_iterative,
     last_of,
-    new_model,
-    retrain,
-    train,
-    unset_defaults,
 )
 
 __all__ = ["RefineThenCalibrateClassifier"]
-
-SEEDS = ("random_state", "random_seed", "seed")
 
 
 class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -52,18 +41,22 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     The rows are split into folds. On each fold, the estimator is trained step by step (boosting rounds, or
     passes of models with ``partial_fit``) while the refinement error on the held-out rows is monitored, and
     is restored to its best step. Of several ``candidates``, such as regularization strengths, the one with
-    the smallest refinement error is kept. One calibrator is fitted to the held-out predictions of all
-    models, and the calibrated probabilities are averaged. Averaging cancels errors that the models do not
-    share, so the mean is then sharpened by how far models disagree on rows held out of two of them. The
-    result does not depend on the order of the rows.
+    the smallest refinement error is kept, or with ``ensemble`` a weighted pool of them. One calibrator is
+    fitted to the held-out predictions of all models, and the calibrated probabilities are averaged. Averaging
+    cancels errors that the models do not share, so the mean is then sharpened by how far models disagree on
+    rows held out of two of them. The result does not depend on the order of the rows.
 
     Parameters
     ----------
     estimator : classifier, optional
         scikit-learn's, a pipeline that ends in one, or ``XGBClassifier``, ``LGBMClassifier``,
         ``CatBoostClassifier``; by default ``HistGradientBoostingClassifier()``.
-    candidates : dict of lists or list of dicts, optional
-        Parameters to choose from, as ``ParameterGrid`` takes them or one dict per candidate.
+    candidates : dict of lists, or list, optional
+        Parameters to choose from, as ``ParameterGrid`` takes them; or a list, each element a dict of
+        parameters, another classifier, or a pair of a classifier and a dict of lists.
+    ensemble : bool, default False
+        Pool the candidates by :func:`select_ensemble` instead of choosing one. Each is calibrated (with
+        "auto", by a temperature) and averaged over folds; only those with a weight are trained on all folds.
     max_steps : int, default 1000
         Maximum number of rounds or passes; replaces ``n_estimators`` or ``max_iter``.
     patience : int or None, default 50
@@ -104,7 +97,10 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     best_step_ : int
         How many steps ``estimator_`` was trained for, counted from 1; 1 for models that are fitted once.
     best_params_ : dict
-        The chosen candidate.
+        The parameters of the chosen candidate, of an ensemble those of its heaviest member.
+    ensemble_ : SelectedEnsemble
+        With ``ensemble``: the weight of each candidate, what the pool gains, a table. ``estimators_`` has the
+        models of all members with a weight, one member after the other.
     history_ : list of dict
         One record per candidate and step: ``candidate``, ``step``, every term of the decomposition, ``beta``,
         the metric; with ``n_folds`` also ``fold``.
@@ -136,6 +132,15 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     >>> model.best_params_["logisticregression__C"] in path["logisticregression__C"]
     True
 
+    Pool different classifiers:
+
+    >>> kinds = [line, GradientBoostingClassifier()]
+    >>> model = rc.RefineThenCalibrateClassifier(
+    ...     candidates=kinds, ensemble=True, n_folds=3, random_state=0
+    ... ).fit(X, y)
+    >>> model.ensemble_.names, float(model.ensemble_.weights.sum().round(6))
+    (('LogisticRegression', 'GradientBoostingClassifier'), 1.0)
+
     References
     ----------
     Section 4 of "Rethinking Early Stopping: Refine, Then Calibrate".
@@ -154,6 +159,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         estimator: Any = None,
         *,
         candidates: Any = None,
+        ensemble: bool = False,
         max_steps: int = 1000,
         patience: int | None = 50,
         metric: Any = "refinement",
@@ -167,6 +173,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     ) -> None:
         self.estimator = estimator
         self.candidates = candidates
+        self.ensemble = ensemble
         self.max_steps = max_steps
         self.patience = patience
         self.metric = metric
@@ -248,85 +255,101 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         metric, candidates = get_metric(self.metric), self._candidates()
         n_first = pairs.n_first if isinstance(pairs, Parts) else 1
         n_compared = n_first if isinstance(self.n_folds, str) else len(pairs)
-        folds = _EstimatorFolds(self, classes, candidates, seed)
-        found = folds.search(pairs, len(candidates), [metric], n_compared)
-        models = found[metric.name][1]
-        first, best = models[0], [each.choices[metric.name] for each in models]
-        zeros = [
-            smooth_zeros(b.logits, m.y, classes[m.known])[1]
-            for b, m in zip(best, models, strict=True)
-        ]
-        smoothing = sum(len(each.y) for each in models[:n_first]) if any(zeros) else 0
-        held_out = [each.held_out(metric.name, len(classes), smoothing) for each in models]
-        known = [each.known for each in models]
-        ensemble = Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
-        estimators, n_steps = [each.model for each in models], best[0].step
-        params = dict(candidates[first.candidate or 0])
+        folds = EstimatorFolds(self, classes, candidates, seed, metric, n_first)
+        pool: Pool | None = None
+        if self.ensemble:
+            pool, members = folds.search_pool(pairs, n_compared)
+        else:
+            trained = folds.train_all(pairs, len(candidates), n_compared)
+            best = folds.search(pairs, trained, [metric])
+            members = {"": folds.smooth(best[metric.name][1])}
+        groups = {
+            name: folds.join(
+                models, "temperature" if pool and self.calibrator == "auto" else self.calibrator
+            )
+            for name, models in members.items()
+        }
+        first = next(iter(members.values()))[0]
+        models = [model for each in members.values() for model in each]
+        n_steps = first.choices[metric.name].step
         if self._is_frozen():
-            estimators, ensemble = estimators[:1], ensemble.single(first.known)
+            models, groups = models[:1], {"": groups[""].single(first.known)}
         elif self.refit:
-            n_steps = int(np.median([each.step for each in best]))
-            estimators = [retrain(self._new(params, seed), rows, n_steps, first.model)]
-            ensemble = ensemble.single(np.arange(len(classes)))
+            n_steps = folds.median_step(next(iter(members.values())))
+            models = [folds.retrain(each, rows) for each in members.values()]
+            everything = np.arange(len(classes))
+            groups = {name: each.single(everything) for name, each in groups.items()}
         # From here on nothing fails: a fit that fails sets no attributes.
         self.classes_, self.history_ = classes, folds.history
         if len(pairs) == 1:
             for record in self.history_:
                 del record["fold"]
-        self.best_step_, self.best_params_, self.monitor_ = n_steps, params, first.monitor
-        self._smoothing = smoothing
-        self._likes = [each.logits._replace(values=np.empty(0)) for each in best[: len(estimators)]]
-        self._set_models(estimators, ensemble)
+        self.best_step_, self.monitor_ = n_steps, first.monitor
+        self.best_params_ = dict(candidates[first.candidate].params)
+        self._set_models(models, groups, pool)
 
-    def _set_models(self, estimators: list[Any], ensemble: Ensemble) -> None:
-        self._ensemble, self.pool_beta_ = ensemble, ensemble.beta
-        self.estimators_, self.estimator_ = estimators, estimators[0]
-        found = ensemble.calibrator
+    def _set_models(
+        self, models: list[FoldModel], groups: dict[str, Ensemble], pool: Pool | None
+    ) -> None:
+        """Keep what predicts: the models, and how they are calibrated and averaged."""
+        metric = get_metric(self.metric).name
+        self._smoothing = [each.smoothing for each in models]
+        likes = [each.choices[metric].logits for each in models]
+        self._likes = [like._replace(values=np.empty(0)) for like in likes]
+        self.estimators_ = [each.model for each in models]
+        self.estimator_ = self.estimators_[0]
+        self._ensemble: Ensemble | Pool = next(iter(groups.values()))
+        self.__dict__.pop("ensemble_", None)
+        if pool is not None:
+            self.ensemble_ = pool.selected
+            self._ensemble = Pool(groups, pool.selected)
+        self.pool_beta_ = None if pool is not None else groups[""].beta
+        found = self._ensemble.calibrator
         self.calibrator_ = getattr(found, "user", found)
-        self.calibrators_ = [self.calibrator_] * len(estimators)
+        self.calibrators_ = [
+            getattr(each.calibrator, "user", each.calibrator)
+            for each in groups.values()
+            for _ in each.known
+        ]
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
 
-    def _candidates(self) -> Sequence[dict[str, Any]]:
+    def _candidates(self) -> list[Candidate]:
         given = {} if self.candidates is None else self.candidates
-        if isinstance(given, Mapping):
-            found: Sequence[dict[str, Any]] = list(ParameterGrid(dict(given)))
-        else:
-            found = list(given)
-        if not found or not all(isinstance(params, Mapping) for params in found):
+        given = ParameterGrid(dict(given)) if isinstance(given, Mapping) else given
+        found: list[Candidate] = []
+        for each in given:
+            base, grid = each if isinstance(each, tuple) and len(each) == 2 else (each, [{}])
+            if isinstance(each, Mapping):
+                base, grid = self._base(), [each]
+            elif isinstance(grid, Mapping):
+                grid = ParameterGrid(dict(grid))
+            is_known = hasattr(base, "fit") and not isinstance(base, type)
+            if not (is_known and all(isinstance(params, Mapping) for params in grid)):
+                found = []
+                break
+            found += [Candidate(base, params) for params in grid]
+        if not (found and all(is_classifier(base) for base, _ in found)):
             raise ValueError(
                 f"candidates is {self.candidates!r}: it must be a dict of lists, such as "
-                "{'C': [0.1, 1]}, or a list of dicts, one for each candidate"
+                "{'C': [0.1, 1]}, or a list of dicts, classifiers, or pairs of a classifier and a dict of "
+                "lists"
             )
-        named = {name.rsplit("__", 1)[-1] for params in found for name in params}
-        if named & {"n_estimators", "max_iter", "iterations"} and is_iterative(self._base()):
-            raise ValueError(
-                "candidates sets the number of rounds, which training chooses itself: omit it, and pass "
-                "max_steps= to limit it"
-            )
+        for base, params in found:
+            named = {name.rsplit("__", 1)[-1] for name in params}
+            if named & {"n_estimators", "max_iter", "iterations"} and is_iterative(base):
+                raise ValueError(
+                    "candidates sets the number of rounds, which training chooses itself: omit it, and pass "
+                    "max_steps= to limit it"
+                )
+            if is_frozen(last_of(base)) and len(found) > 1:
+                raise ValueError(
+                    "candidates holds a frozen estimator: it cannot be trained on folds; to pool fitted "
+                    "models pass their predictions to select_ensemble"
+                )
         return found
-
-    def _new(self, params: Mapping[str, Any], seed: int, fold: int = 0) -> Any:
-        """Return a new estimator with these parameters, and another seed for each fold."""
-        model = new_model(self._base())
-        model.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
-        if self.tuned_defaults:
-            last = last_of(model)
-            last.set_params(**unset_defaults(last))
-        if is_frozen(last_of(model)):
-            return model
-        last, named = last_of(model), last_of(model).get_params()
-        if library_of(last) == "catboost" and not any(name in named for name in SEEDS):
-            last.set_params(random_seed=seed % 2**31)  # CatBoost does not list what is not set
-        for name, value in model.get_params().items():
-            word = name.rsplit("__", 1)[-1]
-            if value is None and word == "random_state":
-                model.set_params(**{name: (seed + fold) % 2**31})
-            elif fold and word in SEEDS and isinstance(value, numbers.Integral):
-                model.set_params(**{name: (int(value) + fold) % 2**31})
-        return model
 
     def _base(self) -> Any:
         return HistGradientBoostingClassifier() if self.estimator is None else self.estimator
@@ -350,10 +373,11 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         """
         check_is_fitted(self)
         X, k = _check_table(X), len(self.classes_)
-        models = zip(self.estimators_, self._likes, self._ensemble.known, strict=True)
+        about = (self._likes, self._ensemble.known, self._smoothing)
+        models = zip(self.estimators_, *about, strict=True)
         return self._ensemble.predict_proba(
-            all_classes(predictions_of(model, X, like), known, k, self._smoothing)
-            for model, like, known in models
+            all_classes(predictions_of(model, X, like), known, k, smoothing)
+            for model, like, known, smoothing in models
         )
 
     def predict_log_proba(self, X: Any) -> NDArray[Any]:
@@ -381,6 +405,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         self, X_val: Any, y_val: Any, sample_weight_val: Any, groups: Any
     ) -> None:
         base = self._base()
+        if not isinstance(self.ensemble, bool | np.bool_):
+            raise ValueError(f"ensemble is {self.ensemble!r}: it must be True or False")
         if isinstance(base, type) or not hasattr(base, "fit") or not is_classifier(base):
             raise TypeError(
                 f"estimator is {base!r}: it must be a classifier, such as XGBClassifier()"
@@ -408,12 +434,15 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         try:
-            base = get_tags(self._base())
-        except (AttributeError, TypeError):  # not an estimator, which fit will say
+            bases = [get_tags(base) for base in {id(b): b for b, _ in self._candidates()}.values()]
+        except (AttributeError, TypeError, ValueError):  # not estimators, which fit will say
             return tags
-        tags.input_tags = base.input_tags
-        if base.classifier_tags is not None:
-            tags.classifier_tags.multi_class = base.classifier_tags.multi_class
+        tags.input_tags = bases[0].input_tags
+        for name in ("allow_nan", "sparse"):
+            takes_it = all(getattr(base.input_tags, name) for base in bases)
+            setattr(tags.input_tags, name, takes_it)
+        kinds = [base.classifier_tags for base in bases if base.classifier_tags is not None]
+        tags.classifier_tags.multi_class = all(kind.multi_class for kind in kinds)
         return tags
 
 
@@ -438,45 +467,3 @@ def _check_table(X: Any) -> Any:
     if values.dtype.kind in "OUT" and values.ndim != 2:  # texts, or rows of several lengths
         return X
     return check_array(values, dtype=None, ensure_all_finite=False)
-
-
-# ---- one training run --------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _EstimatorFolds(CrossFit):
-    """Trains clones of the estimator of a :class:`RefineThenCalibrateClassifier`."""
-
-    owner: RefineThenCalibrateClassifier
-    classes: NDArray[Any]
-    candidates: Sequence[Mapping[str, Any]]
-    seed: int
-
-    def train(self, parts: Any, candidate: int | None, fold: int) -> FoldModel:
-        """Train one candidate on one fold, back to its best step."""
-        owner, (rows, val) = self.owner, parts[fold]
-        monitor = RefinementMonitor(
-            owner.metric,
-            patience=owner.patience,
-            min_delta=owner.min_delta,
-            calibrator=owner.calibrator,
-        )
-        base = last_of(owner._base())
-        monitor.classes = known = np.asarray(
-            base.classes_ if is_frozen(base) else np.unique(rows.y)
-        )
-        run = TrainingRun(rows, val, known, monitor, owner.max_steps)
-        model = train(owner._new(self.candidates[candidate or 0], self.seed, fold), run)
-        n_steps = run.find_best()
-        if is_iterative(model) and n_steps == owner.max_steps:
-            message = f"the best step is the last of {owner.max_steps}: raise max_steps"
-            warn(message, ConvergenceWarning)
-        predictions = predictions_of(model, val.X)
-        choices = {
-            name: BestStep(best.step, best.value, predictions)
-            for name, best in monitor.bests.items()
-        }
-        places = np.arange(val.n) if val.places is None else val.places
-        columns = np.searchsorted(self.classes, known)
-        about = (candidate, fold, columns, monitor.history, choices, model)
-        return FoldModel(*about, val.y, val.weights, places, monitor)

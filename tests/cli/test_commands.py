@@ -595,7 +595,7 @@ def test_an_interrupted_run_is_resumed(tmp_path):
 
 
 def test_a_resumed_run_says_what_is_done(table, monkeypatch):
-    def interrupt(progress, number, total, max_steps):
+    def interrupt(progress, number, name, max_steps):
         if number == 3:
             raise KeyboardInterrupt
 

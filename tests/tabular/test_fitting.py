@@ -15,7 +15,7 @@ from refinecal.decomposition import decompose
 from refinecal.evaluation import row_losses
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fit_folder import FitFolder
-from refinecal.tabular.fitting import TRACKED, draw_candidates, fit, plan
+from refinecal.tabular.fitting import TRACKED, Candidate, draw_candidates, fit, plan
 from refinecal.tabular.judgement import (
     describe_calibration,
     describe_certainty,
@@ -26,6 +26,7 @@ from refinecal.tabular.judgement import (
 )
 from refinecal.tabular.schema import Schema
 from refinecal.training.crossfit import Cancelled, CrossFit
+from refinecal.training.table_model import get_model
 
 FAST = {"max_steps": 8, "patience": 8, "n_threads": 1}
 
@@ -113,7 +114,7 @@ def test_test_probabilities_are_means_of_models(tmp_path):
     calibrated, plain = [], []
     ensemble = found.chosen.ensemble
     for unit in found.units:
-        logits = found.model.load(unit.model).logits(found.data.test.X).astype(float)
+        logits = get_model(found.kind).load(unit.model).logits(found.data.test.X).astype(float)
         plain.append(scipy.special.softmax(logits, axis=1))
         calibrated.append(ensemble.calibrator.predict_proba_logits(np.log(plain[-1])))
     np.testing.assert_allclose(found.chosen.before, np.mean(plain, axis=0), atol=1e-9)
@@ -403,7 +404,10 @@ class StopAt:
     def __init__(self, number):
         self.number, self.trained = number, []
 
-    def start(self, run, total, max_steps):
+    def say(self, text):
+        pass
+
+    def start(self, run, name, max_steps):
         pass
 
     def step(self, run, number, record):
@@ -439,7 +443,7 @@ def test_resuming_something_else_is_refused(tmp_path):
 
 def test_units_survive_being_stored(tmp_path):
     unit = fitted(tmp_path, folds=2).units[1]
-    again = FitFolder(tmp_path / "work").load(0, 1)
+    again = FitFolder(tmp_path / "work").load("candidate-0-fold-1")
     assert again.history == unit.history
     assert again.choices.keys() == unit.choices.keys()
     for name, choice in unit.choices.items():
@@ -451,9 +455,9 @@ def test_units_survive_being_stored(tmp_path):
 
 
 def test_the_first_candidate_is_the_default():
-    assert draw_candidates(Options(model="logistic")) == [{}]
+    assert draw_candidates(Options(model="logistic")) == [Candidate("logistic", {})]
     three = draw_candidates(Options(tune=3, seed=1))
-    assert three[0] == {"learning_rate": 0.1, "colsample_bynode": 0.6}
+    assert three[0] == Candidate("xgboost", {"learning_rate": 0.1, "colsample_bynode": 0.6})
     assert three[1] != three[2]
     assert three == draw_candidates(Options(tune=3, seed=1))
 
@@ -617,18 +621,22 @@ def test_other_metrics_get_the_blend_that_is_delivered(tmp_path):
     for name in ("brier", "accuracy", "auroc"):
         other = found.outcomes[name].ensemble.calibrator
         assert other.names_ == ours.names_
-        np.testing.assert_array_equal(other.weights_, ours.weights_)
+        np.testing.assert_allclose(other.weights_, ours.weights_, rtol=1e-12)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_a_configuration_that_cannot_be_trained_is_skipped(tmp_path, monkeypatch, n_threads):
     """The others are trained, also when the failure has cancelled the other folds of the configuration."""
-    params = [{}, {"booster": "nonsense"}, {"max_depth": 2}]
-    monkeypatch.setattr("refinecal.tabular.fitting.draw_candidates", lambda options: params)
+    params = [
+        Candidate("xgboost", each) for each in ({}, {"booster": "nonsense"}, {"max_depth": 2})
+    ]
+    monkeypatch.setattr(
+        "refinecal.tabular.fitting.draw_candidates", lambda _: [Candidate(*each) for each in params]
+    )
     with pytest.warns(RuntimeWarning, match="configuration 1 is skipped"):
         found = fitted(tmp_path, tune=3, folds=2, n_threads=n_threads)
     assert {record["candidate"] for record in found.history} == {0, 2}
     assert len(found.delivered) == 2
-    params[0] = {"booster": "nonsense"}
+    params[0] = params[1]
     with pytest.raises(ValueError, match="nonsense"):  # the default: something is wrong
         fitted(tmp_path, tune=3, folds=2, n_threads=n_threads)

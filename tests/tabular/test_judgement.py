@@ -25,7 +25,7 @@ from refinecal.tabular.judgement import (
 FIT = SimpleNamespace(
     hit_the_end=False,
     max_steps=100,
-    model=SimpleNamespace(step_name="round"),
+    step_name="round",
     data=SimpleNamespace(leaks=()),
 )
 LEAKS = (Leak("cancel_code", 1.0),)
@@ -184,12 +184,15 @@ def test_a_change_within_noise_is_not_added_to_the_test_loss(mean, expected, sai
     change = Difference(mean, 0.01, mean - 0.02, mean + 0.02, 400)
     level = replace(found.level, mean=1.0, standard_error=0.05, low=0.9, high=1.1)
     found = replace(found, level=level, change=change, expected=_expected_loss(level, change))
-    delivered = SimpleNamespace(n_first=5, rows=SimpleNamespace(n_used=400))
+    delivered = SimpleNamespace(
+        n_first=5, splits=[(range(320), ())], rows=SimpleNamespace(n_used=400)
+    )
     data = SimpleNamespace(delivered=delivered, n_delivered=400, test=1, everything=[1])
-    fit = SimpleNamespace(data=data, delivered=[1, 2], units=[1, 2])
+    no_pool = {"pooled": None, "used": [], "n_retrained": 1, "most_rows": None}
+    fit = SimpleNamespace(data=data, delivered=[1, 2], tested=[1, 2], **no_pool)
     assert said + expected in describe_delivered(fit, found)
     assert found.expected.mean == 1.0 + mean  # for JSON
-    one = SimpleNamespace(data=data, delivered=[1], units=[1])
+    one = SimpleNamespace(data=data, delivered=[1], tested=[1], **no_pool)
     data.n_delivered, delivered.n_first = 320, 1
     text = describe_delivered(one, found)
     assert (

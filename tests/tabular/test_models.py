@@ -18,7 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import QuantileTransformer
@@ -29,7 +33,8 @@ from refinecal.training.rows import Rows
 from refinecal.training.table_model import MODELS, get_model
 from refinecal.training.trainer import TrainingRun
 
-STEPS = {"logistic": 8, "mlp": 6}  # 25 rounds of the others
+FORESTS = ("extra-trees", "random-forest")
+STEPS = {"logistic": 8, "mlp": 6} | dict.fromkeys(FORESTS, 4)  # 25 rounds of the others
 SMALL = {"mlp": {"n_layers": 2, "hidden_size": 16, "learning_rate": 0.01}}
 BOOSTING = ("xgboost", "lightgbm", "catboost", "hist-gb")
 METRICS = ("refinement", "log_loss", "brier", "accuracy")
@@ -128,6 +133,18 @@ def test_the_monitor_sees_every_step(name, k):
     assert np.array_equal(model.logits(data[2]), model.logits(data[2], monitor.best_step))
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_training_can_be_stopped_at_any_step(name):
+    """As a time limit does, which lowers the number of steps while a model is trained."""
+    X, y, X_val, y_val = halves(*mixed(k=3))
+    monitor, params = new_monitor(), SMALL.get(name, {})
+    run = TrainingRun(Rows(X, y), Rows(X_val, y_val), np.arange(3), monitor, 25, params, 0, 1)
+    run.on_step = lambda step: setattr(run, "max_steps", 2) if step == 2 else None
+    model = get_model(name).train(run)
+    assert len(monitor.history) == 2
+    assert model.step == monitor.best_step <= 2
+
+
 @pytest.mark.parametrize("name", BOOSTING)
 def test_boosting_keeps_every_round(name):
     data = halves(*mixed(k=3))
@@ -146,7 +163,7 @@ def test_training_stops_when_all_metrics_are_out_of_patience(name):
     params = {"learning_rate": 0.5}
     if name == "mlp":
         params = SMALL["mlp"] | {"learning_rate": 0.03}
-    elif name == "logistic":
+    elif name == "logistic" or name in FORESTS:
         params = {}
     model = train(name, data, monitor, most, params=params, on_step=seen.append)
     assert monitor.should_stop
@@ -248,6 +265,33 @@ def test_replay_of_logistic_regression(k):
         again.fit(X, data[1])
         found = model.logits(data[2], step)
         assert np.allclose(found, again.decision_function(X_val), atol=0.01)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("name", FORESTS)
+def test_replay_of_forests(name, k, weighted):
+    """The same votes as scikit-learn's forest of as many trees, each smoothed as one row among 250."""
+    data = halves(*mixed(k=k))
+    weights = np.random.default_rng(5).uniform(0.2, 3, 250) if weighted else None
+    model = train(name, data, weights=weights, max_steps=3, params={"min_samples_leaf": 4})
+    kind = {"extra-trees": ExtraTreesClassifier, "random-forest": RandomForestClassifier}[name]
+    rows = odd_rows(data[2])
+    for step in (1, 3):
+        again = kind(10, min_samples_leaf=4, random_state=0, warm_start=True)
+        for n_trees in range(10, 10 * step + 1, 10):
+            again.set_params(n_estimators=n_trees).fit(to_matrix(data[0]), data[1], weights)
+        probs = (250 * again.predict_proba(to_matrix(rows)) + 1 / k) / 251
+        logits = np.log(probs) if k > 2 else np.log(probs[:, 1] / probs[:, 0])
+        assert np.allclose(model.logits(rows, step), logits, rtol=1e-6, atol=1e-6)
+
+
+def test_a_forest_of_many_rows_has_fewer_trees(monkeypatch):
+    one_round = train("extra-trees", halves(*mixed()), max_steps=1).trees.n_bytes
+    monkeypatch.setattr("refinecal.training.forest.MOST_BYTES", 3 * one_round)
+    model = train("extra-trees", halves(*mixed()), max_steps=30)
+    assert 3 <= model.n_steps <= 5
+    assert model.trees.n_bytes < 5 * one_round
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
@@ -379,7 +423,7 @@ def test_a_hostile_file_is_refused_and_runs_nothing(name, tmp_path):
     assert victim.exists()
 
 
-@pytest.mark.parametrize("name", ["hist-gb", "logistic", "mlp"])
+@pytest.mark.parametrize("name", ["hist-gb", "logistic", "mlp", *FORESTS])
 def test_arrays_of_objects_under_the_right_names_are_refused(name, tmp_path):
     victim = tmp_path / "victim"
     model = train(name, halves(*mixed()))
@@ -391,7 +435,8 @@ def test_arrays_of_objects_under_the_right_names_are_refused(name, tmp_path):
     else:
         with np.load(path) as stored:
             arrays = dict(stored)
-        arrays["codes"] = np.array([Hostile(victim)] * 3, dtype=object)
+        some = "leaves" if name in FORESTS else "codes"
+        arrays[some] = np.array([Hostile(victim)] * 3, dtype=object)
         with path.open("wb") as file:
             np.savez(file, **arrays, allow_pickle=True)
     with pytest.raises(ValueError, match="is not a model of .* damaged"):
@@ -399,7 +444,7 @@ def test_arrays_of_objects_under_the_right_names_are_refused(name, tmp_path):
     assert not victim.exists()
 
 
-@pytest.mark.parametrize("name", ["catboost", "hist-gb", "logistic", "mlp"])
+@pytest.mark.parametrize("name", ["catboost", "hist-gb", "logistic", "mlp", *FORESTS])
 def test_a_truncated_file_is_refused(name, tmp_path):
     model = train(name, halves(*mixed()), max_steps=3)
     model.save(tmp_path)

@@ -28,7 +28,7 @@ from refinecal.tabular.fitting import fit
 from refinecal.tabular.job import FitRequest, _write_test_rows, open_fit
 from refinecal.tabular.run import Run
 from refinecal.training.crossfit import all_classes
-from refinecal.training.table_model import MODELS
+from refinecal.training.table_model import MODELS, get_model
 
 STEPS = {"logistic": 5, "mlp": 2}
 OPTIONS = {"max_steps": 6, "patience": 6, "n_threads": 1}
@@ -104,7 +104,7 @@ def test_what_is_delivered_is_the_models_of_all_rows(tmp_path, folds):
     X = fit.data.schema.encode(table)
     folders = [found.path / (f"fold-{n + 1}" if folds else ".") for n in range(folds or 1)]
     assert len(folders) == len(fit.delivered)
-    models = [fit.model.load(folder) for folder in folders]
+    models = [get_model(fit.kind).load(folder) for folder in folders]
     logits = [all_classes(model.logits(X), np.arange(3), 3) for model in models]
     assert [model.n_steps for model in models] == [
         unit.choices["refinement"].step for unit in fit.delivered
@@ -156,7 +156,7 @@ class Interrupts:
     def __init__(self, number):
         self.number = number
 
-    def start(self, run, total, max_steps):
+    def start(self, run, name, max_steps):
         pass
 
     def step(self, run, number, record):
@@ -313,8 +313,8 @@ def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
     given, limit = request(tmp_path, "logistic", options={"folds": 2}), ExitStack()
 
     class FillsLate(Interrupts):
-        def start(self, run, total, max_steps):
-            if run == total and (tmp_path / ".run.unfinished/delivered-fold-1").exists():
+        def start(self, run, name, max_steps):
+            if run == 4 and (tmp_path / ".run.unfinished/delivered-0-fold-1").exists():
                 limit.enter_context(small_files(largest))
 
     def write_report(finished, folder):
@@ -326,7 +326,7 @@ def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
         run_fit(replace(given, resume=True), FillsLate(0), add_report=write_report)
     assert caught.value.filename == str(given.out)
     kept = sorted(os.listdir(tmp_path / ".run.unfinished"))
-    models = [f"{which}-fold-{fold}" for which in ("candidate-0", "delivered") for fold in (0, 1)]
+    models = [f"{which}-0-fold-{fold}" for which in ("candidate", "delivered") for fold in (0, 1)]
     assert kept == [*models, "plan.json"]
 
 

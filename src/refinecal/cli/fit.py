@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +20,7 @@ from refinecal.cli._outputs import check_folder, check_renderer
 if TYPE_CHECKING:
     from refinecal.report import Page
     from refinecal.tabular.data import Data
-    from refinecal.tabular.job import FitRequest
+    from refinecal.tabular.job import FitJob, FitRequest
 
 Columns = list[str] | None
 TABLE: Any = {"rich_help_panel": option.TABLE}
@@ -29,6 +32,8 @@ REFIT = (
     "the tested models."
 )
 TUNE = "Number of configurations to try: the default, then random ones. Refinement chooses."
+TIME_LIMIT = "Seconds for the whole command, about; auto has 300 unless told otherwise."
+ENSEMBLE = "With --model auto: pool the models of several kinds, or take the best kind."
 CALIBRATOR = (
     "auto (a cross-validated blend), temperature, structured-matrix, …; for two classes also affine, beta, "
     "isotonic, venn-abers, spline, … (for more classes add -ovr: one-vs-rest)."
@@ -43,7 +48,7 @@ def list_models() -> Sequence[str]:
     """Return the names of the models, once a command needs them."""
     from refinecal.training.table_model import MODELS
 
-    return MODELS
+    return ["auto", *MODELS]
 
 
 def list_calibrators() -> list[str]:
@@ -87,10 +92,13 @@ def fit(
             "--model",
             "-m",
             names=list_models,
-            help="xgboost, lightgbm, catboost, hist-gb, logistic (a regularization path) or mlp.",
+            help="auto (several kinds), xgboost, lightgbm, catboost, hist-gb, extra-trees, "
+            "random-forest, logistic (a regularization path) or mlp.",
         ),
     ] = "xgboost",
+    time_limit: Annotated[float | None, option.number("--time-limit", TIME_LIMIT, min=1)] = None,
     tune: Annotated[int, option.number("--tune", TUNE, min=1)] = 1,
+    ensemble: Annotated[bool, typer.Option("--ensemble/--no-ensemble", help=ENSEMBLE)] = True,
     calibrator: Annotated[
         str,
         option.choice("--calibrator", names=list_calibrators, more=list_variants, help=CALIBRATOR),
@@ -131,6 +139,9 @@ def fit(
     verbose: option.Verbose = False,
 ) -> None:
     """Train a model of a table, stop on refinement, calibrate, and write a run folder with a report."""
+    from refinecal.tabular.clock import Clock
+
+    clock = Clock()  # before the imports that take long
     from refinecal.tabular.data import Options
     from refinecal.tabular.fit_folder import FitFolder
     from refinecal.tabular.job import FitRequest
@@ -141,6 +152,7 @@ def fit(
     limits = (max_steps, patience, _folds(folds))
     fractions = (validation_fraction, test_fraction)
     options = Options(model, calibrator, tune, *limits, *fractions, refit, seed, threads)
+    options = replace(options, time_limit=time_limit, ensemble=ensemble)
     request = FitRequest(
         table,
         target,
@@ -158,6 +170,7 @@ def fit(
         resume=resume,
         overwrite=overwrite,
         restart=restart,
+        clock=clock,
     )
     check_folder(request.out, [table, *([] if test is None else [test])])
     check_renderer()
@@ -181,27 +194,40 @@ def fit_table(
     from refinecal.report import write
     from refinecal.report.of_fit import page
     from refinecal.tabular.fit_folder import REPORT, SETTINGS
-    from refinecal.tabular.fitting import fit as fit_model
     from refinecal.tabular.job import open_fit
 
     with (
         console.show_warnings(),
-        ProgressBars(console, request.options.model) as progress,
+        closing(ProgressBars(console)) as progress,
         open_fit(request) as job,
     ):
         costs = None if cost is None else read_costs(cost, job.data.schema.classes)
         show_data(console, request.table, job.data)
         if job.n_done:
-            final = 0 if job.data.everything is None else len(job.data.everything)
-            total = request.options.tune * len(job.data.pairs) + final
-            console.say(f"resuming: {job.n_done} of {count(total, 'training run')} are done")
-        found = fit_model(job.data, request.options, job.folder, progress)
+            console.say(describe_kept(job))
+        if job.clock.limit < math.inf:
+            from refinecal.tabular.planner import fit_in_time as fit_model
+        else:
+            from refinecal.tabular.fitting import fit as fit_model
+        found = fit_model(job.data, request.options, job.folder, progress, job.clock)
         report = page(job.write(found), request, costs)
         write(report, job.draft / REPORT)
         if settings is not None:
             (job.draft / SETTINGS).write_text(settings, "utf-8", "replace")
         job.publish()
     return report
+
+
+def describe_kept(job: FitJob) -> str:
+    """Return how much of a resumed fit is done."""
+    if job.clock.limit < math.inf:
+        from refinecal.tabular.clock import duration
+
+        used = duration(job.clock.before)
+        return f"resuming: {count(job.n_done, 'training run')} are done, after {used} of the time"
+    final = 0 if job.data.everything is None else len(job.data.everything)
+    total = job.request.options.tune * len(job.data.pairs) + final
+    return f"resuming: {job.n_done} of {count(total, 'training run')} are done"
 
 
 def _folds(given: str) -> int | str | None:
@@ -237,10 +263,10 @@ def show_data(console: Console, path: Path, data: Data) -> None:
 class ProgressBars:
     """Progress bars on stderr, one for each training run in progress."""
 
-    def __init__(self, console: Console, model: str) -> None:
+    def __init__(self, console: Console) -> None:
         from rich import progress as bars
 
-        self.model = model
+        self.say = console.tell
         self._bar = bars.Progress(
             bars.TextColumn("{task.description}"),
             bars.BarColumn(bar_width=20),
@@ -250,19 +276,13 @@ class ProgressBars:
             transient=True,
             disable=console.quiet or not console.err.is_terminal,
         )
+        self.close = self._bar.stop
         self._bars: dict[int, Any] = {}  # by run
 
-    def __enter__(self) -> ProgressBars:
-        return self
-
-    def __exit__(self, *about: object) -> None:
-        self._bar.stop()
-
-    def start(self, run: int, total: int, max_steps: int) -> None:
+    def start(self, run: int, name: str, max_steps: int) -> None:
         """Add a bar."""
-        which = "" if total == 1 else f" {run} of {total}"
         self._bar.start()
-        self._bars[run] = self._bar.add_task(f"{self.model}{which}", total=max_steps, state="")
+        self._bars[run] = self._bar.add_task(name, total=max_steps, state="")
 
     def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
         """Advance a bar."""

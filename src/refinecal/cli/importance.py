@@ -38,7 +38,7 @@ def importance(
     """Shuffle each column, and show by how much the refinement error and the log loss rise."""
     import numpy as np
 
-    from refinecal.cli.fit import ProgressBars
+    from refinecal.cli._theory_options import show_progress
     from refinecal.evaluation import permutation_importance
     from refinecal.report.of_importance import page
     from refinecal.tabular.files import open_table
@@ -52,9 +52,7 @@ def importance(
         assert given.keys is not None, "keyed"
         notes = [f"of {number(given.n)} rows, {number(rows)} are used (--rows)"] * (given.n > rows)
         given = given.take(np.argsort(given.keys, kind="stable")[:rows])  # whatever their order was
-        with ProgressBars(console, "columns") as progress:
-            total = repeats * len(loaded.schema.features)
-            progress.start(1, 1, total)
+        with show_progress(console, "shuffling columns") as progress:
             found = permutation_importance(
                 loaded.predict_encoded,
                 given.X,
@@ -64,9 +62,8 @@ def importance(
                 sample_weight=given.weights,
                 groups=given.groups,
                 classes=range(len(loaded.classes)),
-                progress=lambda done, _: progress.step(1, done, None),
+                progress=progress,
             )
-            progress.finish(1)
         name = table if path == table else Path(show_path(path))
         made = page(found, name, seed, notes, loaded.read_test_loss())
         console.show(made)

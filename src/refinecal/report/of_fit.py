@@ -19,7 +19,7 @@ from refinecal.report.of_evaluation import (
 )
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table, Written
 from refinecal.tabular.fit_folder import REPORT
-from refinecal.tabular.job import metrics
+from refinecal.tabular.job import leaderboard, metrics
 from refinecal.tabular.judgement import (
     FEW_ROWS,
     METRIC_NAMES,
@@ -27,6 +27,7 @@ from refinecal.tabular.judgement import (
     describe_calibration,
     describe_certainty,
     describe_delivered,
+    describe_pool,
     lead,
     recommend,
 )
@@ -52,6 +53,8 @@ def page(finished: FinishedRun, request: FitRequest, costs: Any = None) -> Page:
     fit, judged = finished.fit, finished.judged
     points = [f"Warning: {leak.message(request.target)}." for leak in fit.data.leaks[:MOST_LEAKS]]
     sections, data = [training_section(fit)], dict[str, Any]()
+    if fit.members:
+        sections.insert(0, leaderboard_section(fit))
     if judged is None:
         points.append("What to do: pass --test or a --test-fraction to measure the gain.")
     else:
@@ -64,7 +67,9 @@ def page(finished: FinishedRun, request: FitRequest, costs: Any = None) -> Page:
         extra, said, data = decisions(fit, costs)
         sections, points = [*sections, *extra], [*points, *said]
     points += [describe_delivered(fit, judged), describe_calibration(fit)]
-    if len(fit.candidates) > 1:
+    if fit.members:
+        points.append(describe_pool(fit, judged))
+    elif len(fit.candidates) > 1:
         points.append(f"Chosen: {configuration(fit)}")
     return Page(
         f"Predicting {request.target!r} from {request.table.name}",
@@ -79,7 +84,7 @@ def page(finished: FinishedRun, request: FitRequest, costs: Any = None) -> Page:
             model=fit.options.model,
             calibrator=fit.options.calibrator,
             configurations=len(fit.candidates),
-            judged_models=len(fit.units),
+            judged_models=len(fit.tested),
             delivered_models=len(fit.delivered),
             seed=fit.options.seed,
             seconds=number(finished.seconds, 0),
@@ -111,7 +116,7 @@ def judged_sections(fit: Fit, judged: Judgement, training: list[Section]) -> lis
     """Return the sections on test rows, around those on training."""
     from refinecal.plots import CalibrationMapDisplay, map_probabilities
 
-    test, before, classes = fit.data.test, fit.chosen.before, list(fit.data.schema.classes)
+    test, before, classes = fit.data.test, fit.final.before, list(fit.data.schema.classes)
     assert test is not None, "it was judged by them"
     terms = {"before calibration": judged.uncalibrated, "after": judged.ours}
     found = map_probabilities(fit.ensemble.calibrator, before)
@@ -128,7 +133,7 @@ def judged_sections(fit: Fit, judged: Judgement, training: list[Section]) -> lis
         stopping_section(fit, judged),
         *training,
         terms_section(terms, one=True),
-        reliability_section(test.y, before, fit.chosen.after, classes, test.weights),
+        reliability_section(test.y, before, fit.final.after, classes, test.weights),
         Section("What calibration does", (), (figure,)),
         Section("Classes", (after,), (classes_table(judged.ours),)),
     ]
@@ -148,7 +153,7 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
     """Return where the gain comes from."""
     columns: list[str | Column] = [
         f"test log loss ({count(judged.ours.n, 'row')})",
-        fit.model.step_name,
+        fit.step_name,
         Column("log loss", digits=4),
         Column("gain", digits=4, sign=True, help="How much lower than in the row above."),
         Column("± s.e.", digits=4, help="Standard error of the gain over test rows."),
@@ -156,7 +161,9 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
     rows: list[list[Any]] = []
     for place, stage in enumerate(judged.stages):
         names = [each.name for each in judged.stages[1 : place + 1]] or [stage.name]
-        if len(names) > 1:
+        if stage.name.startswith("ensemble"):  # of models that have all of this
+            names = [stage.name]
+        elif len(names) > 1:
             names[0] = names[0].partition(" of ")[0]
         change = stage.change
         gain = (None, None) if change is None else (-change.mean, change.standard_error)
@@ -184,11 +191,12 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
 
     ways = list(judged.ways.values())
     names = [METRIC_NAMES.get(way.metric, way.metric) for way in ways]
+    members = {each.tested.candidate: each.name for each in fit.members}
     better = "How much lower the calibrated log loss is if refinement chooses."
     columns: list[str | Column] = [
         "chosen by",
         "configuration",
-        fit.model.step_name,
+        fit.step_name,
         Column("log loss", digits=4),
         Column("calibrated", digits=4),
         Column("gain", digits=4, sign=True, help=better),
@@ -198,10 +206,19 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     for name, way in zip(names, ways, strict=True):
         gap = way.difference_after
         gain = (None, None) if way.metric == "refinement" else (-gap.mean, gap.standard_error)
-        rows.append([name, way.candidate, _steps(way.steps), way.before, way.after, *gain])
+        rows.append(
+            [
+                name,
+                members.get(way.candidate, way.candidate),
+                _steps(way.steps),
+                way.before,
+                way.after,
+                *gain,
+            ]
+        )
     if len(fit.candidates) == 1:
         columns, rows = [columns[0], *columns[2:]], [[row[0], *row[2:]] for row in rows]
-    folds = f"Range over {len(fit.units)} folds, each with its own {fit.model.step_name}."
+    folds = f"Range over {len(fit.units)} folds, each with its own {fit.step_name}."
     table = Table(
         "Test log loss by stopping metric", columns, rows, folds if len(fit.units) > 1 else ""
     )
@@ -211,13 +228,13 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         [way.before for way in ways],
         [way.after for way in ways],
         errors=[way.difference_after.standard_error for way in ways],
-        step_name=fit.model.step_name,
+        step_name=fit.step_name,
     )
     figure = Figure(
         display,
         "Test log loss at the step chosen by each metric",
         "Hollow: before calibration; filled: after. Bars: standard errors of the difference from refinement."
-        + f" Each {fit.model.step_name} is the median over folds." * (len(fit.units) > 1),
+        + f" Each {fit.step_name} is the median over folds." * (len(fit.units) > 1),
         "; ".join(
             f"{name}: {number(way.before, 4)}, calibrated {number(way.after, 4)}"
             for name, way in zip(names, ways, strict=True)
@@ -227,7 +244,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     )
     text = (
         "All metrics were computed in the same training runs, on the same validation rows. Each chose a "
-        f"{fit.model.step_name}{' and a configuration' * (len(fit.candidates) > 1)}, without using the "
+        f"{fit.step_name}{' and a configuration' * (len(fit.candidates) > 1)}, without using the "
         "labels of the test rows.",
     )
     return Section("What each metric would have chosen", text, (figure, table))
@@ -246,7 +263,7 @@ def training_section(fit: Fit) -> Section:
         [record[name] for record in unit.history]
         for name in ("step", "risk", "calibration", "refinement")
     )
-    name = fit.model.step_name
+    name = fit.step_name
 
     about: dict[str, Any] = {"risk": risk, "refinement": refinement, "step_name": name}
     display: Any
@@ -261,14 +278,46 @@ def training_section(fit: Fit) -> Section:
         "calibration lowers the loss at each chosen step.",
         f"The loss is lowest at {name} {usual}, refinement at {name} {chosen}.",
     )
-    text = [configuration(fit)]
+    text = [*fit.plan, configuration(fit)]
     if len(fit.units) > 1:
         text.append(
             f"The figure shows fold {unit.fold + 1} of {len(fit.units)}, in which loss and refinement "
             "disagree most; history.parquet has all folds."
         )
-    tables = [candidates_table(fit)] if len(fit.candidates) > 1 else []
+    several = len(fit.candidates) > 1 and not fit.members
+    tables = [candidates_table(fit)] if several else []
     return Section("Training", text, (figure, *tables))
+
+
+def leaderboard_section(fit: Fit) -> Section:
+    """Return every candidate of the ensemble, with its weight."""
+    columns: list[str | Column] = [
+        "member",
+        Column("weight", digits=2),
+        Column("refinement", digits=4, help="On validation rows, each predicted by one model."),
+        Column("log loss", digits=4, help="On validation rows, before calibration."),
+        Column("test loss", digits=4, help="On test rows: calibrated and averaged."),
+        Column("seconds", digits=1, help="Of training."),
+    ]
+    rows: list[list[Any]] = [
+        [
+            row["member"],
+            row["weight"],
+            row["validation_refinement"],
+            row["validation_log_loss"],
+            row.get("test_log_loss"),
+            row["seconds"],
+        ]
+        for row in leaderboard(fit)
+    ]
+    if fit.data.test is None:
+        columns, rows = [*columns[:4], columns[5]], [[*row[:4], row[5]] for row in rows]
+    text = (
+        "Members were picked one after the other, with replacement, each time the one that gives the pool "
+        "the smallest refinement error on validation rows; cross-validation chose how many.",
+    )
+    table = Table("Leaderboard", columns, rows, terminal=len(rows))
+    return Section("The members of the ensemble", text, (table,))
 
 
 def candidates_table(fit: Fit) -> Table:
@@ -281,7 +330,9 @@ def candidates_table(fit: Fit) -> Table:
             f"{int(candidate)}{' (chosen)' * (candidate == fit.chosen.candidate)}",
             float(values["refinement"]),
             float(values["risk"]),
-            Written(_parameters(fit.candidates[int(candidate)]) if candidate else "the default"),
+            Written(
+                _parameters(fit.candidates[int(candidate)].params) if candidate else "the default"
+            ),
         ]
         for candidate, values in best.groupby("candidate").mean().iterrows()
     ]
@@ -304,11 +355,13 @@ def _parameters(params: Mapping[str, Any]) -> str:
 
 def configuration(fit: Fit) -> str:
     """Return which parameters were chosen."""
-    params = _parameters(fit.candidates[fit.chosen.candidate])
-    if fit.chosen.candidate == 0:
-        return f"{fit.options.model} with its default parameters{f' ({params})' if params else ''}."
-    which = f"configuration {fit.chosen.candidate} of {len(fit.candidates) - 1} random ones"
-    return f"{fit.options.model}, {which}: {params}."
+    kind, chosen, is_random, _ = fit.candidates[fit.chosen.candidate]
+    params = _parameters(chosen)
+    if not is_random:
+        return f"{kind} with its default parameters{f' ({params})' if params else ''}."
+    n_random = sum(each.is_random for each in fit.candidates)
+    which = f"configuration {fit.chosen.candidate} of {n_random} random ones"
+    return f"{kind}, {which}: {params}."
 
 
 def data_section(fit: Fit) -> Section:

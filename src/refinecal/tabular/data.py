@@ -48,6 +48,8 @@ class Options:
     refit: bool = True
     seed: int = 0
     n_threads: int | None = None
+    time_limit: float | None = None  # seconds
+    ensemble: bool = True  # of the kinds of models of "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,10 @@ def prepare(
     # Another seed each time, else the same draw would decide twice. Rows that are held out twice show how far
     # models disagree; test rows do so, too.
     n_more = AUTO_FOLDS if small else 0 if test is not None else 2
-    refit = refit or (test is None and options.tune > 1)  # more models of the one that is chosen
-    n_here = 0 if refit or options.tune > 1 else n_more
+    is_timed = options.model == "auto" or options.time_limit is not None
+    # More models of the one that is chosen.
+    refit = refit or (test is None and options.tune > 1 and not is_timed)
+    n_here = 0 if refit or options.tune > 1 or is_timed else n_more
     pairs = parts(rows, *how, options.seed + 1, n_here)
     _check_classes(schema, per_class, pairs)
     everything = parts(whole, *how, options.seed + 2, n_more) if refit else None

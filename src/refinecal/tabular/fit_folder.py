@@ -106,31 +106,36 @@ class FitFolder(RunFolder):
         folder.mkdir()
         return folder
 
-    def keep(self, unit: FoldModel) -> FoldModel:
-        """Give a training run its place, once everything but its model is written next to the model."""
+    def keep(self, unit: FoldModel, name: str, elapsed: float = 0.0) -> FoldModel:
+        """Give a training run its name, once everything but its model is written next to the model.
+
+        ``elapsed`` is how long the fit has taken until now, which counts towards a time limit.
+        """
         arrays: dict[str, Any] = {"y": unit.y, "places": unit.places}
         if unit.weights is not None:
             arrays["weights"] = unit.weights
-        for name, choice in unit.choices.items():
-            arrays[f"validation {name}"] = choice.logits
+        for metric, choice in unit.choices.items():
+            arrays[f"validation {metric}"] = choice.logits
             if choice.test_logits is not None:
-                arrays[f"test {name}"] = choice.test_logits
+                arrays[f"test {metric}"] = choice.test_logits
         (unit.model / ARRAYS).write_bytes(to_npz(arrays))
         description = {
             "candidate": unit.candidate,
             "fold": unit.fold,
             "known": unit.known.tolist(),
             "history": unit.history,
+            "seconds": unit.seconds,
+            "elapsed": elapsed,
             "choices": {name: [each.step, each.value] for name, each in unit.choices.items()},
         }
         (unit.model / DESCRIPTION).write_text(json.dumps(description), encoding="utf-8")
-        place = self.unit_path(unit.candidate, unit.fold)
+        place = self.path / name
         unit.model.rename(place)
         return replace(unit, model=place)
 
-    def load(self, candidate: int | None, fold: int) -> FoldModel | None:
+    def load(self, name: str) -> FoldModel | None:
         """Return a training run that was finished before."""
-        folder = self.unit_path(candidate, fold)
+        folder = self.path / name
         if not folder.exists():
             return None
         found, arrays = json.loads((folder / DESCRIPTION).read_bytes()), read_npz(folder / ARRAYS)
@@ -139,13 +144,14 @@ class FitFolder(RunFolder):
             for name, (step, value) in found["choices"].items()
         }
         known = np.array(found["known"], dtype=np.int64)
-        about = (candidate, fold, known, found["history"], choices, folder)
-        return FoldModel(*about, arrays["y"], arrays.get("weights"), arrays["places"])
+        where = (found["candidate"], found["fold"], known, found["history"], choices, folder)
+        rows = (arrays["y"], arrays.get("weights"), arrays["places"])
+        return FoldModel(*where, *rows, seconds=found["seconds"])
 
-    def unit_path(self, candidate: int | None, fold: int) -> Path:
-        """Return the place of a training run."""
-        which = "delivered" if candidate is None else f"candidate-{candidate}"
-        return self.path / f"{which}-fold-{fold}"
+    def elapsed(self) -> float:
+        """Return how long the fit had taken when its last training run was finished."""
+        files = [self.path / name / DESCRIPTION for name in self.unit_names()]
+        return max((json.loads(file.read_bytes())["elapsed"] for file in files), default=0.0)
 
     # ---- finished ------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,20 @@ from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, paired_difference, row_losses
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
+from refinecal.tabular.clock import Clock, duration
 from refinecal.tabular.data import Data, Options
 from refinecal.tabular.fit_folder import UNDER_WAY, FitFolder
-from refinecal.training.crossfit import BestStep, Cancelled, CrossFit, Ensemble, FoldModel, average
-from refinecal.training.rows import Parts
+from refinecal.training.crossfit import (
+    Best,
+    BestStep,
+    Cancelled,
+    CrossFit,
+    Ensemble,
+    FoldModel,
+    average,
+)
+from refinecal.training.pool import Pool
+from refinecal.training.rows import Parts, Rows
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model
 from refinecal.training.trainer import DEFAULTS, TrainingRun
@@ -28,6 +38,7 @@ from refinecal.training.trainer import DEFAULTS, TrainingRun
 CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and early stopping on validation loss
 FEW_NUMBERS = 200_000  # cells of a table for which one thread is enough
 MOST_NUMBERS = 100_000_000  # cells of the tables of all models that are trained at once
+LONG = 30.0  # seconds: a shorter rest is not worth announcing
 FEW_ROWS = 50  # too few to measure how far models disagree, or how a loss changes
 TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
@@ -35,8 +46,12 @@ TRACKED = (USUAL, "brier", "accuracy", "auroc")
 class Progress(Protocol):
     """Follows a fit. Several threads call it if several models train at once."""
 
-    def start(self, run: int, total: int, max_steps: int) -> None:
-        """Start a training run; ``run`` counts from 1."""
+    def say(self, text: str) -> None:
+        """Tell the user what is planned, and how long it takes."""
+        return
+
+    def start(self, run: int, name: str, max_steps: int) -> None:
+        """Start a training run; ``run`` counts from 1, ``name`` is such as "xgboost 3 of 10"."""
         return
 
     def step(self, run: int, number: int, record: Mapping[str, float]) -> None:
@@ -52,15 +67,27 @@ class NullProgress(Progress):
     """Shows nothing."""
 
 
+class Candidate(NamedTuple):
+    """A kind of model and its parameters."""
+
+    kind: str
+    params: dict[str, Any]
+    is_random: bool = False  # instead of the defaults
+    patience: int | None = None  # unless options say otherwise; by default that of its kind
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The result of choosing by one metric: the candidate, the step of each fold, test probabilities."""
+    """The result of choosing by one metric: the candidate, the step of each fold, test probabilities.
+
+    A pool of several candidates is one too; then the candidate and the steps are those of the best.
+    """
 
     metric: str
     candidate: int
     steps: list[int]
     value: float
-    ensemble: Ensemble
+    ensemble: Ensemble | Pool
     # By loss, for each test row: the mean of the single models' losses.
     single: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     before: NDArray[np.float64] | None = None  # mean test probabilities before calibration
@@ -68,22 +95,64 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A candidate next to the others."""
+
+    name: str
+    weight: float  # in the pool
+    refinement: float  # on validation rows, as is the log loss, before calibration
+    log_loss: float
+    units: list[FoldModel]
+    tested: Selection
+
+    @property
+    def seconds(self) -> float:
+        """How long its training runs took."""
+        return sum(unit.seconds for unit in self.units)
+
+
+@dataclass(slots=True)
 class Fit:
     """A finished fit: what each metric chose, test results, and the delivered models."""
 
-    options: Options
     data: Data
-    candidates: list[dict[str, Any]]
+    options: Options
+    candidates: list[Candidate]
     units: list[FoldModel]  # of the chosen candidate
     outcomes: dict[str, Selection]
     history: list[dict[str, float]]
-    max_steps: int
-    delivered: list[FoldModel]  # the same, or models of all rows
-    ensemble: Ensemble  # of those
+    delivered: list[FoldModel]  # the same as the units, or models of all rows
+    ensemble: Ensemble | Pool  # of those
+    pooled: Selection | None = None  # of several candidates, if they are pooled
+    members: tuple[Member, ...] = ()  # of the leaderboard, the best first
+    n_retrained: int = 1  # members of the pool that were trained again on all rows
+    plan: tuple[str, ...] = ()  # what was said of the time
+    most_rows: int | None = None  # that a model was trained on, if there was no time for more
 
-    @property
-    def chosen(self) -> Selection:
-        return self.outcomes[CHOSEN_BY]
+    chosen: Selection = field(init=False)  # the best candidate by refinement
+    final: Selection = field(
+        init=False
+    )  # what is delivered, as it was judged: the pool, or the best
+    kind: str = field(init=False)  # of the chosen candidate, as are the next two
+    step_name: str = field(init=False)
+    max_steps: int = field(init=False)
+    used: list[Member] = field(init=False)  # members of the pool
+    tested: list[FoldModel] = field(init=False)  # the models that were judged, member by member
+    groups: Mapping[str, Ensemble] = field(init=False)  # of the delivered models, by member
+
+    def __post_init__(self) -> None:
+        pool, self.chosen = self.ensemble, self.outcomes[CHOSEN_BY]
+        self.final = self.chosen if self.pooled is None else self.pooled
+        self.kind = self.candidates[self.chosen.candidate].kind
+        model = get_model(self.kind)
+        self.step_name, self.max_steps = (
+            model.step_name,
+            self.options.max_steps or model.default_steps,
+        )
+        self.used = [member for member in self.members if member.weight > 0]
+        of_members = [unit for member in self.used for unit in member.units]
+        self.tested = self.units if self.pooled is None else of_members
+        self.groups = pool.groups if isinstance(pool, Pool) else {"": pool}
 
     @property
     def usual(self) -> Selection:
@@ -91,13 +160,9 @@ class Fit:
         return self.outcomes[USUAL]
 
     @property
-    def model(self) -> type[TableModel]:
-        return get_model(self.options.model)
-
-    @property
     def validation_loss(self) -> float:
         """The log loss of the held-out rows, each predicted by one model, calibrated as the others are."""
-        losses, _, weights = self._held_out(self.units, self.data.pairs, self.chosen.ensemble)
+        losses, _, weights = self._held_out(self.tested, self.data.pairs, self.final.ensemble)
         return float(np.average(losses, weights=weights))
 
     @property
@@ -108,7 +173,9 @@ class Fit:
         """
         if self.data.everything is None or self.data.test is None:
             return None
-        first, places, weights = self._held_out(self.units, self.data.pairs, self.chosen.ensemble)
+        if self.n_retrained < max(1, len(self.used)):
+            return None
+        first, places, weights = self._held_out(self.tested, self.data.pairs, self.final.ensemble)
         last, others, _ = self._held_out(self.delivered, self.data.everything, self.ensemble)
         _, in_first, in_last = np.intersect1d(places, others, return_indices=True)
         if len(in_first) < FEW_ROWS:
@@ -117,83 +184,117 @@ class Fit:
         return paired_difference(last[in_last], first[in_first], weights)
 
     def _held_out(
-        self, units: list[FoldModel], parts: Parts, ensemble: Ensemble
+        self, units: list[FoldModel], parts: Parts, ensemble: Ensemble | Pool
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64] | None]:
         """Return the loss of each row that was held out of one model, its place, and its weight."""
-        k, units = self.data.k, units[: parts.n_first]
-        found = [unit.held_out(CHOSEN_BY, k) for unit in units]
-        probs = [ensemble.calibrate(p.logits, u.known) for p, u in zip(found, units, strict=True)]
-        y = np.concatenate([part.y for part in found])
-        weights = [part.weights for part in found if part.weights is not None]
+        n, k = parts.n_first, self.data.k
+        probs = ensemble.predict_held_out(units, CHOSEN_BY, n)
+        y = np.concatenate([unit.y for unit in units[:n]])
+        weights = [unit.weights for unit in units[:n] if unit.weights is not None]
         return (
             row_losses(y, np.concatenate(probs), classes=range(k)),
-            np.concatenate([part.places for part in found]),
+            np.concatenate([unit.places for unit in units[:n]]),
             np.concatenate(weights) if weights else None,
         )
 
     @property
     def hit_the_end(self) -> bool:
         """Whether the best step is the last that was allowed, so that more might be better."""
-        return bool(np.median(self.chosen.steps) == self.max_steps)
+        is_patient = get_model(self.kind).default_patience is None  # all steps are looked at
+        return bool(np.median(self.chosen.steps) == self.max_steps) and not is_patient
 
 
 def plan(data: Data, options: Options) -> dict[str, Any]:
     """Return what must be unchanged for an unfinished fit to be resumed."""
-    return {"data": data.key, "refinecal": refinecal.__version__, **asdict(options)}
+    found = {"data": data.key, "refinecal": refinecal.__version__, **asdict(options)}
+    del found["time_limit"]  # more time may be given
+    return found
 
 
-def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | None = None) -> Fit:
+def fit(
+    data: Data,
+    options: Options,
+    folder: FitFolder,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> Fit:
     """Train every candidate on every fold; keep what each metric would choose.
 
     The folder keeps training runs until all are done; ``progress`` is called at every step.
     """
-    candidates, kind = draw_candidates(options), get_model(options.model)
-    max_steps = kind.default_steps if options.max_steps is None else options.max_steps
-    about = (data, options, kind, max_steps, candidates, folder, progress or NullProgress())
-    folds = _TableFolds(*about)
+    progress, clock = progress or NullProgress(), clock or Clock()
+    candidates = draw_candidates(options)
+    folds = TableFolds(data, options, candidates, folder, progress, clock)
     metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
-    best = folds.search(data.pairs, len(candidates), metrics, len(data.pairs))
-    if data.test is None:  # no rows to compare metrics on
-        best = {CHOSEN_BY: best[CHOSEN_BY]}
-    outcomes = folds.select(best)
-    chosen, units = outcomes[CHOSEN_BY], best[CHOSEN_BY][1]
-    delivered, ensemble = units, chosen.ensemble
-    if data.everything is not None:
-        folds.params = candidates[chosen.candidate]
-        delivered = folds.train_folds(data.everything, None)
-        held_out = [unit.held_out(CHOSEN_BY, data.k) for unit in delivered]
-        known = [unit.known for unit in delivered]
-        how = (options.calibrator, range(data.k), data.everything.n_first)
-        ensemble = Ensemble.fit(held_out, known, *how)
-        if len(units) > 1:  # if the new models do not show how far they disagree
-            ensemble = folds.sharpen(ensemble, chosen.ensemble, units, CHOSEN_BY)
-    found = (units, outcomes, folds.history, max_steps, delivered, ensemble)
-    return Fit(options, data, candidates, *found)
+    trained = folds.train_all(data.pairs, len(candidates), len(data.pairs))
+    return folds.deliver(folds.search(data.pairs, trained, metrics), options.calibrator)
 
 
-def draw_candidates(options: Options) -> list[dict[str, Any]]:
-    """Return the parameters to choose from: the default, then as many random ones as asked for."""
-    rng = np.random.default_rng(options.seed)
-    default = dict(DEFAULTS.get(options.model, {}))
-    return [default] + [draw(options.model, rng) for _ in range(options.tune - 1)]
+def draw_candidates(options: Options) -> list[Candidate]:
+    """Return what to choose from: the model's default, then as many random ones as asked for."""
+    rng, kind = np.random.default_rng(options.seed), options.model
+    random = [Candidate(kind, draw(kind, rng), True) for _ in range(options.tune - 1)]
+    return [Candidate(kind, dict(DEFAULTS.get(kind, {}))), *random]
 
 
 @dataclass(slots=True)
-class _TableFolds(CrossFit):
+class TableFolds(CrossFit):
     """Trains the models of a table, several at once, or loads them from an unfinished run."""
 
     data: Data
     options: Options
-    kind: type[TableModel]
-    max_steps: int
-    candidates: list[dict[str, Any]]
+    candidates: list[Candidate]
     folder: FitFolder
     progress: Progress
-    params: dict[str, Any] = field(default_factory=dict)  # of the models that are delivered
+    clock: Clock
+    most_rows: int | None = None  # that a model is trained on,
+    at_once: int | None = None  # and models that are trained at once, at most
+    n_done: int = field(default=0, init=False)  # training runs of this process
 
     # ---- choosing ------------------------------------------------------------------------------------------
 
-    def select(self, best: dict[str, tuple[float, list[FoldModel]]]) -> dict[str, Selection]:
+    def deliver(self, best: Best, calibrator: Any, n_again: int | None = None) -> Fit:
+        """Return the fit that the best models by each metric make.
+
+        They are trained again on all rows, on all folds or the first of them, if options ask for it.
+        """
+        outcomes, everything = self.select(best, calibrator), self.data.everything
+        chosen, units = outcomes[CHOSEN_BY], best[CHOSEN_BY][1]
+        delivered, ensemble = units, chosen.ensemble
+        if everything is not None and n_again != 0:
+            folds = range(len(everything))[:n_again]
+            delivered = self.train_folds(everything, chosen.candidate, folds, record=False)
+            ensemble = self.join(delivered, calibrator, everything, tested=(chosen, units))
+        found = (units, outcomes, self.history, delivered, ensemble)
+        return Fit(self.data, self.options, self.candidates, *found)
+
+    def join(
+        self,
+        units: list[FoldModel],
+        calibrator: Any,
+        parts: Parts,
+        metric: str = CHOSEN_BY,
+        tested: tuple[Selection, list[FoldModel]] | None = None,
+    ) -> Ensemble:
+        """Calibrate models on the rows held out of each, and sharpen their mean.
+
+        If it is not known how far they disagree, test rows show it, without their labels: those of the same
+        models, or if these have been trained on test rows, of the ``tested`` ones. Few test rows do not.
+        """
+        k, test, n_first = self.data.k, self.data.test, min(parts.n_first, len(units))
+        held_out = [unit.held_out(metric, k) for unit in units]
+        known = [unit.known for unit in units]
+        ensemble = Ensemble.fit(held_out, known, calibrator, range(k), n_first)
+        judged, seen = ensemble, units
+        if tested is not None:
+            judged, seen = tested[0].ensemble, tested[1]  # type: ignore[assignment]  # of one candidate
+        if ensemble.beta is not None or len(seen) == 1 or test is None or test.n_used < FEW_ROWS:
+            return ensemble
+        logits = [unit.test_logits(metric, k) for unit in seen]
+        disagreement = judged.disagreement(logits, test.weights)
+        return ensemble.sharpen(disagreement, sum(len(unit.y) for unit in seen))
+
+    def select(self, best: Best, calibrator: Any) -> dict[str, Selection]:
         """Return the result of choosing by each metric; metrics with the same choice share it.
 
         Log loss, which refinement is compared with, gets a calibrator fitted in the same way. The other
@@ -201,49 +302,40 @@ class _TableFolds(CrossFit):
         """
         found: dict[str, Selection] = {}
         seen: dict[tuple[int, ...], Selection] = {}
-        k, test, n_first = self.data.k, self.data.test, self.data.pairs.n_first
+        if self.data.test is None:  # no rows to compare metrics on
+            best = {CHOSEN_BY: best[CHOSEN_BY]}
         for name, (value, units) in best.items():
-            number, steps = units[0].candidate or 0, [each.choices[name].step for each in units]
-            if (number, *steps) in seen:
-                found[name] = replace(seen[number, *steps], metric=name, value=value)
+            which = units[0].candidate, *(each.choices[name].step for each in units)
+            if which in seen:
+                found[name] = replace(seen[which], metric=name, value=value)
                 continue
-            calibrator: Any = self.options.calibrator
             if name not in (CHOSEN_BY, USUAL):
-                ours = found[CHOSEN_BY].ensemble.calibrator
-                if isinstance(ours, AutoCalibrator):
-                    calibrator = AutoCalibrator(weights=ours.weights_.tolist())
-            held_out = [unit.held_out(name, k) for unit in units]
-            known = [unit.known for unit in units]
-            ensemble = Ensemble.fit(held_out, known, calibrator, range(k), n_first)
-            ensemble = self.sharpen(ensemble, ensemble, units, name)
-            choice = Selection(name, number, steps, value, ensemble)
-            if test is not None:
-                logits = [unit.test_logits(name, k) for unit in units]
-                probs = [np.exp(log_softmax(each)) for each in logits]
-                single = {
-                    loss: np.mean(
-                        [row_losses(test.y, p, loss=loss, classes=range(k)) for p in probs], axis=0
-                    )
-                    for loss in ("log", "brier")
-                }
-                before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
-                choice = replace(choice, single=single, before=before, after=after)
-            found[name] = seen[number, *steps] = choice
+                ours: Any = found[CHOSEN_BY].ensemble
+                if isinstance(ours.calibrator, AutoCalibrator):
+                    calibrator = AutoCalibrator(weights=ours.calibrator.weights_.tolist())
+            found[name] = seen[which] = self.select_one(name, value, units, calibrator)
         return found
 
-    def sharpen(
-        self, ensemble: Ensemble, judged: Ensemble, units: list[FoldModel], metric: str
-    ) -> Ensemble:
-        """Sharpen the mean of an ensemble by how far the judged models disagree on test rows.
-
-        Their labels are not used. Nothing changes if the mean is sharpened already, or with few test rows.
-        """
-        test = self.data.test
-        if ensemble.beta is not None or test is None or test.n_used < FEW_ROWS:
-            return ensemble
+    def select_one(
+        self, metric: str, value: float, units: list[FoldModel], calibrator: Any
+    ) -> Selection:
+        """Return what the models of a candidate say of the test rows, at the steps that a metric chose."""
+        test, columns = self.data.test, range(self.data.k)
+        ensemble = self.join(units, calibrator, self.data.pairs, metric)
+        steps = [each.choices[metric].step for each in units]
+        choice = Selection(metric, units[0].candidate, steps, value, ensemble)
+        if test is None:
+            return choice
         logits = [unit.test_logits(metric, self.data.k) for unit in units]
-        disagreement = judged.disagreement(logits, test.weights)
-        return ensemble.sharpen(disagreement, sum(len(unit.y) for unit in units))
+        probs = [np.exp(log_softmax(each)) for each in logits]
+        single = {
+            loss: np.mean(
+                [row_losses(test.y, p, loss=loss, classes=columns) for p in probs], axis=0
+            )
+            for loss in ("log", "brier")
+        }
+        before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
+        return replace(choice, single=single, before=before, after=after)
 
     def skip(self, candidate: int, error: ValueError) -> None:
         """Skip a configuration, unless it is the default: then something is wrong with the table."""
@@ -253,45 +345,58 @@ class _TableFolds(CrossFit):
 
     # ---- training ------------------------------------------------------------------------------------------
 
-    def count_workers(self, parts: Any) -> int:
-        """Return how many models to train at once."""
-        return self._share_cores(parts)[0]
-
-    def _share_cores(self, parts: Any) -> tuple[int, int | None]:
+    def share_cores(self, parts: Any, candidate: int) -> tuple[int, int | None]:
         """Return how many models to train at once, and how many threads each gets (None: the default)."""
         numbers, n_threads = parts.rows.X.size, self.options.n_threads
         cores, is_small = check_threads(n_threads), numbers < FEW_NUMBERS
-        n_workers = min(cores, len(parts), max(1, MOST_NUMBERS // max(1, numbers)))
-        if not self.kind.frees_the_interpreter or n_workers == 1:
+        most = self.at_once or len(parts)
+        n_workers = min(cores, most, len(parts), max(1, MOST_NUMBERS // max(1, numbers)))
+        kind = get_model(self.candidates[candidate].kind)
+        if not kind.frees_the_interpreter or n_workers == 1:
             return 1, 1 if is_small and n_threads is None else n_threads
         return n_workers, 1 if is_small else cores // n_workers
 
-    def train(self, parts: Any, candidate: int | None, fold: int) -> FoldModel:
+    def train(self, parts: Any, candidate: int, fold: int) -> FoldModel:
         """Return a training run, loaded if it was finished before."""
         if self.cancel.is_set():
             raise Cancelled
-        n_candidates, n_folds = len(self.candidates), len(self.data.pairs)
-        everything = self.data.everything
-        number = (n_candidates if candidate is None else candidate) * n_folds + fold + 1
-        total = n_candidates * n_folds + (0 if everything is None else len(everything))
-        self.progress.start(number, total, self.max_steps)
+        everything, is_judged = self.data.everything, parts is self.data.pairs
+        n_judged = len(self.candidates) * len(self.data.pairs)
+        number = (candidate * len(self.data.pairs) if is_judged else n_judged) + fold + 1
+        total = n_judged + (0 if everything is None else len(everything))
+        kind = self.candidates[candidate].kind
+        label = kind + f" {number} of {total}" * (total > 1)
+        if self.n_done and number < total and self.clock.limit == np.inf:
+            used = self.clock.now() - self.clock.start
+            rest = used / self.n_done * (total - number + 1)
+            label += f", about {duration(rest)} left" if rest >= LONG else ""
+        most = self.options.max_steps or get_model(kind).default_steps
+        self.progress.start(number, label, most)
+        name = f"{'candidate' if is_judged else 'delivered'}-{candidate}-fold-{fold}"
         try:
-            found = self.folder.load(candidate, fold)
+            found = self.folder.load(name)
             if found is None:
-                run = self._new_run(parts, candidate, fold, number)
-                found = self._keep(self.kind.train(run), run, candidate, fold)
+                start, run = self.clock.now(), self._new_run(parts, candidate, fold, number, most)
+                model = get_model(kind).train(run)
+                unit = self._keep(model, run, candidate, fold, is_judged)
+                unit = replace(unit, seconds=self.clock.now() - start)
+                found = self.folder.keep(unit, name, self.clock.elapsed)
+                self.n_done += 1
             return found
         finally:
             self.progress.finish(number)
 
-    def _new_run(self, parts: Any, candidate: int | None, fold: int, number: int) -> TrainingRun:
+    def _new_run(
+        self, parts: Any, candidate: int, fold: int, number: int, max_steps: int
+    ) -> TrainingRun:
         """Return what one model is trained on, with a monitor."""
         options, (rows, val) = self.options, parts[fold]
-        known, patience = np.unique(rows.y), options.patience
+        kind, params, _, patience = self.candidates[candidate]
+        known = np.unique(rows.y)
         monitor = RefinementMonitor(
             CHOSEN_BY,
-            also=(USUAL,) if candidate is None else TRACKED,
-            patience=self.kind.default_patience if patience is None else patience,
+            also=TRACKED if parts is self.data.pairs else (USUAL,),
+            patience=options.patience or patience or get_model(kind).default_patience,
             stop_on=(CHOSEN_BY, USUAL),
         )
 
@@ -299,38 +404,51 @@ class _TableFolds(CrossFit):
             if self.cancel.is_set():
                 raise Cancelled
             self.progress.step(number, step, monitor.history[-1])
+            if self.clock.now() >= self.clock.deadline:
+                run.max_steps = step  # and the best step until now is taken
 
-        return TrainingRun(
+        if self.most_rows is not None:
+            rows = take_some(rows, self.most_rows, options.seed)
+        run = TrainingRun(
             replace(rows, y=np.searchsorted(known, rows.y)),
             replace(val, y=np.searchsorted(known, val.y)),
             known,
             monitor,
-            self.max_steps,
-            self.params if candidate is None else self.candidates[candidate],
+            max_steps,
+            params,
             options.seed + fold,
-            self._share_cores(parts)[1],
+            self.share_cores(parts, candidate)[1],
             report,
         )
+        return run
 
     def _keep(
-        self, model: TableModel, run: TrainingRun, candidate: int | None, fold: int
+        self, model: TableModel, run: TrainingRun, candidate: int, fold: int, is_judged: bool
     ) -> FoldModel:
-        """Store a model at its step of smallest refinement error, with its predictions."""
+        """Save a model at its step of smallest refinement error; return it with its predictions."""
         bests, val, test = run.monitor.bests, run.val, self.data.test
         assert val.places is not None, "keyed"
         if CHOSEN_BY not in bests:
             raise ValueError(
-                f"{self.options.model} predicted no finite numbers: lower its learning rate, or try "
-                "another --model"
+                f"{model.name} predicted no finite numbers: lower its learning rate, or try another --model"
             )
         folder = self.folder.new(f"{UNDER_WAY}-{fold}")
         model.save(folder, bests[CHOSEN_BY].step)
         steps = {best.step for best in bests.values()}
         logits = model.logits_at(val.X, steps)
-        on_test = {} if test is None or candidate is None else model.logits_at(test.X, steps)
+        on_test = {} if test is None or not is_judged else model.logits_at(test.X, steps)
         choices = {
             name: BestStep(best.step, best.value, logits[best.step], on_test.get(best.step))
             for name, best in bests.items()
         }
         about = (candidate, fold, run.classes, run.monitor.history, choices, folder)
-        return self.folder.keep(FoldModel(*about, run.classes[val.y], val.weights, val.places))
+        return FoldModel(*about, run.classes[val.y], val.weights, val.places)
+
+
+def take_some(rows: Rows, most: int, seed: int) -> Rows:
+    """Return at most so many rows, drawn at random, and one of each class."""
+    if rows.n <= most:
+        return rows
+    order = np.random.default_rng(seed).permutation(rows.n)
+    firsts = np.unique(rows.y[order], return_index=True)[1]
+    return rows.take(np.union1d(order[:most], order[firsts]))

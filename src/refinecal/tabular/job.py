@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -15,6 +14,8 @@ from numpy.typing import NDArray
 import refinecal
 from refinecal._core.errors import warn
 from refinecal._core.files import RunFolder, write_json
+from refinecal.evaluation import row_losses
+from refinecal.tabular.clock import Clock
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
 from refinecal.tabular.fit_folder import HISTORY, METRICS, RUN, TEST_ROWS, FitFolder
@@ -26,6 +27,9 @@ from refinecal.training.table_model import get_model
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+AUTO_SECONDS = 300.0  # that "auto" takes at most, unless another limit is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class FitRequest:
     resume: bool = False  # keep the training runs of an unfinished run,
     overwrite: bool = False  # replace a finished run,
     restart: bool = False  # discard an unfinished run
+    clock: Clock | None = None  # that has been running since the command was started
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def open_fit(request: FitRequest) -> Iterator[FitJob]:
     Nothing is at ``request.out`` before :meth:`FitJob.publish`. If something goes wrong before, finished
     training runs are kept for ``resume``.
     """
-    start = time.perf_counter()
+    clock = request.clock or Clock()
     source = open_table(request.table, request.delimiter, request.decimal, request.sheet)
     given = (request.drop, request.categorical, request.numeric)
     check_given(source.names, request.target, request.weight, request.group, *given)
@@ -81,14 +86,19 @@ def open_fit(request: FitRequest) -> Iterator[FitJob]:
                 f"run{'s' * (n_done > 1)}: pass {folder.resume_options} to continue it, or --restart to "
                 "discard it"
             )
-        get_model(request.options.model)  # says at once if its library is missing
+        if request.options.model != "auto":
+            get_model(request.options.model)  # says at once if its library is missing
         data = read_data(request, source)
         planned = plan(data, request.options)
         if request.resume:
             folder.check_plan(planned)
         with folder.work(planned, request.resume):
             n_kept = n_done if request.resume else 0
-            yield FitJob(request, data, folder, n_kept, start, folder.path / RUN)
+            clock.before = folder.elapsed() if n_kept else 0.0
+            limit = request.options.time_limit
+            if limit is not None or request.options.model == "auto":
+                clock.limit = AUTO_SECONDS if limit is None else limit
+            yield FitJob(request, data, folder, n_kept, clock, folder.path / RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +109,13 @@ class FitJob:
     data: Data
     folder: FitFolder
     n_done: int  # training runs that were finished before
-    start: float
+    clock: Clock
     draft: Path  # the run folder as long as it has no name, for the report
 
     def write(self, found: Fit) -> FinishedRun:
         """Judge a fit, and write all files but the report to ``draft``."""
-        finished = FinishedRun(
-            self.request.out, found, judge(found), time.perf_counter() - self.start
-        )
+        judged = judge(found)
+        finished = FinishedRun(self.request.out, found, judged, self.clock.elapsed)
         draft = self.folder.new(RUN)
         write_model(found, draft)
         write_json(draft / METRICS, metrics(self.request, finished))
@@ -166,6 +175,7 @@ def metrics(request: FitRequest, finished: FinishedRun) -> dict[str, Any]:
     found = finished.fit
     chosen = found.chosen
     calibrator = found.ensemble.calibrator
+    several = {"leaderboard": leaderboard(found)} if found.members else {}
     return {
         "refinecal": refinecal.__version__,
         "table": request.table.name,
@@ -178,7 +188,8 @@ def metrics(request: FitRequest, finished: FinishedRun) -> dict[str, Any]:
         "classes": found.data.schema.classes,
         "chosen": {
             "candidate": chosen.candidate,
-            "params": found.candidates[chosen.candidate],
+            "model": found.kind,
+            "params": found.candidates[chosen.candidate].params,
             "steps": chosen.steps,
             "validation_refinement": chosen.value,
         },
@@ -188,11 +199,32 @@ def metrics(request: FitRequest, finished: FinishedRun) -> dict[str, Any]:
             "steps": [unit.choices[chosen.metric].step for unit in found.delivered],
             "calibrator": calibrator._summary() or type(calibrator).__name__,
             "beta": getattr(calibrator, "beta_", None),
-            "beta_of_the_average": found.ensemble.beta,
+            "beta_of_the_average": getattr(found.ensemble, "beta", None),  # a pool has none
         },
+        **several,
+        "plan": list(found.plan),
         "test": None if finished.judged is None else finished.judged.to_dict(),
         "seconds": round(finished.seconds, 2),
     }
+
+
+def leaderboard(found: Fit) -> list[dict[str, Any]]:
+    """Return every member that could have been in the pool, the best by refinement first."""
+    test, rows = found.data.test, []
+    for each in found.members:
+        row = {
+            "member": each.name,
+            "params": found.candidates[each.tested.candidate].params,
+            "weight": each.weight,
+            "validation_refinement": each.refinement,
+            "validation_log_loss": each.log_loss,
+            "seconds": round(each.seconds, 2),
+        }
+        if test is not None:
+            losses = row_losses(test.y, each.tested.after, classes=range(found.data.k))
+            row["test_log_loss"] = float(np.average(losses, weights=test.weights))
+        rows.append(row)
+    return rows
 
 
 def _write_history(found: Fit, path: Path) -> None:
@@ -215,7 +247,7 @@ def _write_test_rows(found: Fit, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    data, probs = found.data, found.chosen.after
+    data, probs = found.data, found.final.after
     assert data.test is not None, "there are test rows"
     assert probs is not None, "and predictions for them"
     labels = np.array(data.schema.classes, dtype=object)[data.test.y]

@@ -7,15 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from refinecal._core.format import count, error_decimals, list_names, number, percent, with_error
+import numpy as np
+
+from refinecal._core.format import (
+    count,
+    error_decimals,
+    list_names,
+    list_words,
+    number,
+    percent,
+    with_error,
+)
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
 from refinecal.evaluation.verdict import classify
 from refinecal.tabular.fitting import Fit
+from refinecal.training.pool import Pool
 
 if TYPE_CHECKING:
     from refinecal.tabular.data import Leak
 
+BY_REFINEMENT = "chosen by refinement"  # the name of a stage
 NOTICEABLE = 0.1  # part of the risk: calibration error beyond chance that is worth mentioning
 SMALL = 0.0005  # relative change that is not worth mentioning
 FEW_ROWS = 100
@@ -118,9 +130,10 @@ def judge(fit: Fit) -> Judgement | None:
         "classes": columns,
         "names": fit.data.schema.classes,
     }
-    ours, usual = fit.chosen.after, fit.usual
+    ours, usual = fit.final.after, fit.usual
     log = row_losses(test.y, ours, classes=columns)
     brier = row_losses(test.y, ours, loss="brier", classes=columns)
+    chosen = log if fit.pooled is None else row_losses(test.y, fit.chosen.after, classes=columns)
     ways = {}
     for name, outcome in fit.outcomes.items():
         before, after = (
@@ -133,18 +146,18 @@ def judge(fit: Fit) -> Judgement | None:
             outcome.value,
             paired_difference(before, 0 * log, test.weights).mean,
             paired_difference(after, 0 * log, test.weights).mean,
-            paired_difference(log, before, **about),
-            paired_difference(log, after, **about),
+            paired_difference(chosen, before, **about),
+            paired_difference(chosen, after, **about),
         )
     level, change = paired_difference(log, 0 * log, **about), fit.change_with_all_rows
     return Judgement(
         evaluate(test.y, ours, **names),
-        evaluate(test.y, fit.chosen.before, **names),
+        evaluate(test.y, fit.final.before, **names),
         evaluate(test.y, usual.before, **names),
         level,
         change,
         _expected_loss(level, change),
-        _stages(fit, log, about),
+        _stages(fit, about),
         paired_difference(log, usual.single["log"], **about),
         paired_difference(brier, usual.single["brier"], **about),
         ways,
@@ -161,13 +174,13 @@ def _expected_loss(level: Difference, change: Difference | None) -> Difference:
     return replace(level, mean=mean, standard_error=error, low=mean - half, high=mean + half)
 
 
-def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
+def _stages(fit: Fit, about: dict[str, Any]) -> list[Stage]:
     """Return the steps from one model to the calibrated average of models chosen by refinement."""
     usual, test = fit.usual, fit.data.test
     assert test is not None, "it was judged by them"
-    means, calibrated = (
+    means, calibrated, ours, pooled = (
         row_losses(test.y, probs, classes=range(fit.data.k))
-        for probs in (usual.before, usual.after)
+        for probs in (usual.before, usual.after, fit.chosen.after, fit.final.after)
     )
     m = len(fit.units)
     single = "one model, stopped on log loss" + f" (mean of {m})" * (m > 1)
@@ -175,8 +188,10 @@ def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
         (single, usual.steps, usual.single["log"]),
         (f"average of {m}", None, means),
         ("calibrated", None, calibrated),
-        ("chosen by refinement", fit.chosen.steps, ours),
+        (BY_REFINEMENT, fit.chosen.steps, ours),
     ]
+    if fit.pooled is not None:
+        found.append((f"ensemble of {len(fit.used)}", None, pooled))
     if m == 1:
         del found[1]
     stages: list[Stage] = []
@@ -221,7 +236,17 @@ DELIVERED = {
     "one": "Delivered: one model, trained on {rows}",
     "average": "Delivered: the average of {m} models, each trained on {rows}",
     "folds": "Delivered: the average of {m} models, each trained on {part} of {rows}",
+    "pool": "Delivered: an ensemble of {members} ({m} models), each model trained on {part} of {rows}",
 }
+POOLED = {
+    "gain": "The ensemble of {n} changed the log loss {rows} by {gain} compared with {best} alone.",
+    "noise": "The ensemble of {n} changed the log loss {rows} by {gain} compared with {best} alone, which "
+    "is within noise.",
+    "one": "No ensemble was better than {best} alone on validation rows.",
+}
+SOME_RETRAINED = (
+    " There was no time to train {rest} of {n} members again: theirs are the tested models."
+)
 TEST_ROWS = {
     "none": ".",
     "unseen": ", none of which are test rows.",
@@ -279,7 +304,8 @@ def lead(judged: Judgement, leaks: Sequence[Leak] = ()) -> str:
 
 def describe_certainty(judged: Judgement) -> str:
     """Return how certain the gain is, and how much of it is due to choosing by refinement."""
-    total, chosen = judged.log, judged.stages[-1].change  # all else equal
+    total = judged.log
+    chosen = next(stage.change for stage in judged.stages if stage.name == BY_REFINEMENT)
     assert chosen is not None, "it is not the first"
     if not math.isfinite(total.mean) or math.isnan(total.standard_error):
         return CERTAINTIES["unknown"]
@@ -304,13 +330,22 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
         tested = "none"
     elif data.everything is not None and judged is not None:
         tested = "seen" if n == total else "split"
+    part = float(np.mean([len(train) for train, _ in data.delivered.splits])) / total
+    if fit.most_rows is not None:
+        n = n if len(fit.delivered) > 1 else min(n, fit.most_rows)
+        part = min(part, fit.most_rows / total)
     case = "one" if len(fit.delivered) == 1 else "folds" if folds > 1 else "average"
+    if fit.pooled is not None:
+        case = "pool"
     text = (DELIVERED[case] + TEST_ROWS[tested]).format(
         rows=f"all {number(n)} rows" if n == total else f"{number(n)} of {number(total)} rows",
         m=len(fit.delivered),
-        part=percent(1 - 1 / folds, 0),
-        judged="a model" if len(fit.units) == 1 else f"{len(fit.units)} models",
+        part=percent(part, 0),
+        members=list_words([member.name for member in fit.used]),
+        judged="a model" if len(fit.tested) == 1 else f"{len(fit.tested)} models",
     )
+    if 0 < fit.n_retrained < len(fit.used):
+        text += SOME_RETRAINED.format(rest=len(fit.used) - fit.n_retrained, n=len(fit.used))
     if tested not in ("seen", "split") or judged is None or judged.change is None:
         return text
     return text + EXPECTED["change" if judged.change.is_sure else "noise"].format(
@@ -319,8 +354,31 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
     )
 
 
+def describe_pool(fit: Fit, judged: Judgement | None) -> str:
+    """Return what a pool of several candidates gains over the best of them."""
+    best = next(each for each in fit.members if each.tested.candidate == fit.chosen.candidate)
+    pool = fit.final.ensemble
+    if not isinstance(pool, Pool):
+        return POOLED["one"].format(best=best.name)
+    change, rows, name = pool.selected.gain, "of validation rows", pool.selected.best_single
+    if judged is not None and judged.stages[-1].change is not None:
+        change, rows, name = judged.stages[-1].change, "of test rows", best.name
+    return POOLED["gain" if change.is_sure else "noise"].format(
+        n=len(fit.used),
+        gain=with_error(change.mean, change.standard_error, sign="+"),
+        best=name,
+        rows=rows,
+    )
+
+
 def describe_calibration(fit: Fit) -> str:
     """Return what calibrates the delivered models, and how much their average is sharpened."""
+    if isinstance(fit.ensemble, Pool):
+        mean, final = fit.ensemble.selected.pool, fit.ensemble.calibrator
+        return (
+            f"Each member is calibrated on validation rows; so is their weighted {mean} mean, "
+            f"with temperature {getattr(final, 'temperature_', 1.0):.3g}."
+        )
     found, beta = fit.ensemble.calibrator, fit.ensemble.beta
     how = f"Calibrated with {fit.options.calibrator}"
     if isinstance(found, AutoCalibrator):
@@ -363,7 +421,7 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
         "share": percent(before.calibration / before.risk if before.risk else 0.0, 0),
         "refinement": ours.refinement,
         "uncertainty": ours.uncertainty,
-        "step": fit.model.step_name,
+        "step": fit.step_name,
         "most": fit.max_steps,
     }
     advice = {case: ADVICE[case].format(**about) for case in cases}

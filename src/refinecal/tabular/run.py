@@ -10,6 +10,7 @@ from __future__ import annotations  # so that help() shows types by name
 import json
 import shutil
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,14 +20,16 @@ from numpy.typing import NDArray
 from refinecal._core.errors import warn
 from refinecal._core.files import RunFolder, write_json
 from refinecal.calibrators import from_dict
+from refinecal.ensembles import SelectedEnsemble
 from refinecal.tabular.drift import NewRows
 from refinecal.tabular.files import Source, check_column
 from refinecal.tabular.fit_folder import CALIBRATOR, METRICS, SCHEMA
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.schema import Schema, shorten
 from refinecal.training.crossfit import Ensemble, all_classes
+from refinecal.training.pool import Pool
 from refinecal.training.rows import Rows
-from refinecal.training.table_model import TableModel, get_model
+from refinecal.training.table_model import FILES, TableModel, get_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +45,7 @@ class Run:
     path : Path
         The folder.
     model : str
-        The name of the model, such as "xgboost".
+        The name of the model, such as "xgboost", or "auto" for several kinds.
     schema : Schema
         Which columns it needs, and the classes.
 
@@ -56,7 +59,7 @@ class Run:
     model: str
     schema: Schema
     members: tuple[TableModel, ...]
-    ensemble: Ensemble  # of the members
+    ensemble: Ensemble | Pool  # of the members
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -81,16 +84,21 @@ class Run:
         files = folder.read_manifest()
         schema = json.loads(folder.verify(SCHEMA, files).read_bytes())
         found = json.loads(folder.verify(CALIBRATOR, files).read_bytes())
-        kind, members = get_model(found["model"]), []
-        for each in found["members"]:
-            file = folder.verify((Path(each["folder"]) / kind.file_name).as_posix(), files)
-            members.append(kind.load(file.parent))
-        ensemble = Ensemble(
-            from_dict(found["calibrator"]),
-            tuple(np.array(each["known"], dtype=np.int64) for each in found["members"]),
-            np.array(found["frequencies"], dtype=np.float64),
-            found["beta"],
-        )
+        groups, members = {}, []
+        for group in found.get("groups", [found]):  # a single one is not in a list
+            kind = get_model(group["model"])
+            for each in group["members"]:
+                file = folder.verify((Path(each["folder"]) / kind.file_name).as_posix(), files)
+                members.append(kind.load(file.parent))
+            groups[group.get("name", kind.name)] = Ensemble(
+                from_dict(group["calibrator"]),
+                tuple(np.array(each["known"], dtype=np.int64) for each in group["members"]),
+                np.array(group["frequencies"], dtype=np.float64),
+                group["beta"],
+            )
+        ensemble: Any = next(iter(groups.values()))
+        if "pool" in found:
+            ensemble = Pool(groups, SelectedEnsemble.from_dict(found["pool"]))
         return cls(path, found["model"], Schema.from_dict(schema), tuple(members), ensemble)
 
     def predict_proba(
@@ -159,21 +167,29 @@ class Run:
 
 
 def write_model(fit: Fit, folder: Path) -> None:
-    """Write the models, the calibrator and the schema of a fit into a folder."""
-    members = []
-    for number, unit in enumerate(fit.delivered, start=1):
-        name = "." if len(fit.delivered) == 1 else f"fold-{number}"
-        place = folder / name
-        place.mkdir(exist_ok=True)
-        shutil.copy2(unit.model / fit.model.file_name, place / fit.model.file_name)
-        step = unit.choices["refinement"].step
-        members.append({"folder": name, "known": unit.known.tolist(), "step": step})
-    found = {
-        "model": fit.options.model,
-        "calibrator": fit.ensemble.calibrator.to_dict(),
-        "frequencies": fit.ensemble.frequencies.tolist(),
-        "beta": fit.ensemble.beta,
-        "members": members,
-    }
+    """Write the models, the calibrators and the schema of a fit into a folder."""
+    units, is_pool = iter(fit.delivered), isinstance(fit.ensemble, Pool)
+    groups = []
+    for place, (name, ensemble) in enumerate(fit.groups.items(), start=1):
+        kind, members = "", []
+        for number, unit in enumerate(islice(units, len(ensemble.known)), start=1):
+            where = f"member-{place}-fold-{number}" if is_pool else f"fold-{number}"
+            where = "." if len(fit.delivered) == 1 else where
+            (folder / where).mkdir(exist_ok=True)
+            kind = fit.candidates[unit.candidate].kind
+            shutil.copy2(unit.model / FILES[kind], folder / where / FILES[kind])
+            step = unit.choices["refinement"].step
+            members.append({"folder": where, "known": unit.known.tolist(), "step": step})
+        group = {
+            "model": kind,
+            "calibrator": ensemble.calibrator.to_dict(),
+            "frequencies": ensemble.frequencies.tolist(),
+            "beta": ensemble.beta,
+            "members": members,
+        }
+        groups.append({"name": name, **group} if is_pool else group)
+    found: dict[str, Any] = groups[0]
+    if isinstance(fit.ensemble, Pool):
+        found = {"model": "auto", "pool": fit.ensemble.selected.to_dict(), "groups": groups}
     write_json(folder / CALIBRATOR, found)
     write_json(folder / SCHEMA, fit.data.schema.to_dict())

@@ -112,7 +112,8 @@ class _MonitorMetric:
 
     def after_iteration(self, info: Any) -> bool:
         """Tell CatBoost whether to continue."""
-        return self.error is None and not self.run.monitor.should_stop
+        run = self.run
+        return self.error is None and not run.monitor.should_stop and run.step < run.max_steps
 
 
 def _explain(error: CatBoostError) -> str:

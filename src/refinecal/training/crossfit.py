@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -59,7 +59,7 @@ class BestStep:
 class FoldModel:
     """A model trained on one fold, and its predictions for the rows held out."""
 
-    candidate: int | None  # None for a model that is delivered, trained on all rows
+    candidate: int
     fold: int
     known: NDArray[np.int64]  # columns of the classes of its training rows
     history: list[dict[str, float]]
@@ -69,10 +69,12 @@ class FoldModel:
     weights: NDArray[np.float64] | None
     places: NDArray[np.int64]
     monitor: RefinementMonitor | None = None
+    seconds: float = 0.0  # of training
+    smoothing: int = 0  # of its probabilities, see refinecal.training.predictions.smooth_zeros
 
-    def held_out(self, metric: str, k: int, smoothing: int = 0) -> HeldOut:
+    def held_out(self, metric: str, k: int) -> HeldOut:
         """Return the validation rows, with the predictions at the step that a metric chose."""
-        logits = all_classes(self.choices[metric].logits, self.known, k, smoothing)
+        logits = all_classes(self.choices[metric].logits, self.known, k, self.smoothing)
         return HeldOut(logits, self.y, self.weights, self.places)
 
     def test_logits(self, metric: str, k: int) -> Floats:
@@ -80,6 +82,9 @@ class FoldModel:
         logits = self.choices[metric].test_logits
         assert logits is not None, "there are test rows"
         return all_classes(logits, self.known, k)
+
+
+Best = dict[str, tuple[float, list[FoldModel]]]  # by metric: its mean over folds, and the models
 
 
 class Cancelled(Exception):
@@ -90,31 +95,30 @@ class Cancelled(Exception):
 class CrossFit(ABC):
     """Trains candidates on folds, and finds the best by each metric; an :class:`Ensemble` joins its models.
 
-    A subclass trains one model; candidates are known by their number, ``None`` stands for models to deliver.
+    A subclass trains one model; candidates are known by their number.
     """
 
     history: list[dict[str, float]] = field(default_factory=list, init=False)
     cancel: threading.Event = field(default_factory=threading.Event, init=False)
 
     @abstractmethod
-    def train(self, parts: Pairs, candidate: int | None, fold: int) -> FoldModel:
+    def train(self, parts: Pairs, candidate: int, fold: int) -> FoldModel:
         """Train a candidate on one fold; raise :class:`Cancelled` soon after ``cancel`` is set."""
 
-    def count_workers(self, parts: Pairs) -> int:
-        """Return how many models to train at once."""
-        return 1
+    def share_cores(self, parts: Pairs, candidate: int) -> tuple[int, int | None]:
+        """Return how many models to train at once, and how many threads each gets (None: the default)."""
+        return 1, None
 
     def skip(self, candidate: int, error: ValueError) -> None:
         """Decide about a candidate that cannot be trained: by default the error is raised."""
         raise error
 
     def train_folds(
-        self, parts: Pairs, candidate: int | None, folds: Sequence[int] | None = None
+        self, parts: Pairs, candidate: int, folds: Sequence[int], record: bool = True
     ) -> list[FoldModel]:
-        """Train a candidate on all folds, or on some of them; record its steps if it is one to choose."""
-        folds = range(len(parts)) if folds is None else folds
+        """Train a candidate on some folds; record its steps if it is one to choose."""
         self.cancel.clear()  # an earlier candidate may have failed
-        n_workers = self.count_workers(parts)
+        n_workers, _ = self.share_cores(parts, candidate)
 
         def train(fold: int) -> FoldModel:
             try:
@@ -136,26 +140,30 @@ class CrossFit(ABC):
                     self.cancel.set()
                     raise
             models = [run.result() for run in runs]
-        if candidate is not None:
-            for each in models:
-                where = {"candidate": candidate, "fold": each.fold}
-                self.history.extend(where | record for record in each.history)
+        for each in models if record else ():
+            where = {"candidate": candidate, "fold": each.fold}
+            self.history.extend(where | step for step in each.history)
         return models
 
-    def search(
-        self, parts: Pairs, n_candidates: int, metrics: Sequence[Metric], n_compared: int
-    ) -> dict[str, tuple[float, list[FoldModel]]]:
-        """Return, for each metric, the best mean over folds, and the models of the candidate that has it.
-
-        Candidates are compared on the first ``n_compared`` folds; those chosen are trained on all.
-        """
-        best: dict[str, tuple[float, list[FoldModel]]] = {}
+    def train_all(
+        self, parts: Pairs, n_candidates: int, n_compared: int
+    ) -> Iterator[list[FoldModel]]:
+        """Yield the models of each candidate on the first folds."""
         for number in range(n_candidates):
             try:
-                models = self.train_folds(parts, number, range(n_compared))
+                yield self.train_folds(parts, number, range(n_compared))
             except ValueError as error:
                 self.skip(number, error)
-                continue
+
+    def search(
+        self, parts: Pairs, trained: Iterable[list[FoldModel]], metrics: Sequence[Metric]
+    ) -> Best:
+        """Return, for each metric, the best mean over folds, and the models of the candidate that has it.
+
+        Candidates are compared on the folds that they were trained on; those chosen are trained on all.
+        """
+        best: Best = {}
+        for models in trained:
             weights = [len(m.y) if m.weights is None else m.weights.sum() for m in models]
             for metric in metrics:
                 # One that was never a number on some fold, such as AUROC with one class, chooses nothing.
@@ -320,6 +328,15 @@ class Ensemble:
         kept = np.zeros_like(probs)
         kept[:, known] = probs[:, known]
         return np.asarray(kept / np.maximum(kept.sum(axis=1, keepdims=True), SMALLEST))
+
+    def predict_held_out(
+        self, models: Sequence[FoldModel], metric: str, n: int | None = None
+    ) -> list[Floats]:
+        """Return the calibrated probabilities of the rows held out of each of the first n models."""
+        k = len(self.frequencies)
+        return [
+            self.calibrate(model.held_out(metric, k).logits, model.known) for model in models[:n]
+        ]
 
     def disagreement(self, logits: Sequence[Floats], weights: Floats | None = None) -> Disagreement:
         """Measure how far models disagree on rows that were not used to train any of them."""

@@ -241,6 +241,10 @@ class Parts(Sequence[tuple[Rows, Rows]]):
     def __len__(self) -> int:
         return len(self.splits)
 
+    def first(self, n: int) -> Parts:
+        """Return the first n folds."""
+        return replace(self, splits=self.splits[:n], n_first=min(self.n_first, n))
+
     def __getitem__(self, number: Any) -> Any:
         return tuple(self.rows.in_order(each) for each in self.splits[number])
 

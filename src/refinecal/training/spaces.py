@@ -94,6 +94,14 @@ SPACES: dict[str, dict[str, Draw]] = {
         "min_samples_leaf": _log_integer(1, 100),
         "l2_regularization": _log_uniform(1e-5, 5),
     },
+    "extra-trees": {
+        "min_samples_leaf": _log_integer(1, 20),
+        "max_features": _uniform(0.1, 1),
+    },
+    "random-forest": {
+        "min_samples_leaf": _log_integer(1, 20),
+        "max_features": _uniform(0.1, 0.8),
+    },
     "logistic": {"scaling": _choice("standard", "quantile")},  # steps go through the penalties
     "mlp": {
         "learning_rate": _log_uniform(1e-4, 1e-2),

@@ -26,6 +26,8 @@ _CLASSES = {
     "lightgbm": ("lightgbm", "LightGBMModel"),
     "catboost": ("catboost", "CatBoostModel"),
     "hist-gb": ("hist_gb", "HistGradientBoostingModel"),
+    "extra-trees": ("forest", "ExtraTreesModel"),
+    "random-forest": ("forest", "RandomForestModel"),
     "logistic": ("logistic_path", "LogisticModel"),
     "mlp": ("mlp", "MLPModel"),
     "realmlp": ("realmlp", "RealMLPModel"),
@@ -35,6 +37,8 @@ FILES = {  # the file in which each is saved, known without importing its librar
     "lightgbm": "model.txt",
     "catboost": "model.cbm",
     "hist-gb": "model.npz",
+    "extra-trees": "model.npz",
+    "random-forest": "model.npz",
     "logistic": "model.npz",
     "mlp": "model.safetensors",
 }
@@ -73,7 +77,7 @@ class TableModel(ABC):
     step: int | None = None  # predicts unless another is asked for: the best one, or the one saved
 
     def __init_subclass__(cls) -> None:
-        cls.file_name = FILES.get(cls.name, "")
+        cls.file_name = FILES.get(getattr(cls, "name", ""), "")
 
     @classmethod
     def train(cls, run: TrainingRun) -> Self:

@@ -1,0 +1,462 @@
+"""Several kinds of models within a time limit, and the pool of the best.
+
+First each kind is trained on one fold, which shows how long it takes. Then as many folds
+as there is time for, of all kinds if possible, else of those that a pool of the first fold needs; random
+configurations, if asked for; and at last, if there is time, the models that are delivered, on all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from refinecal._core.errors import warn
+from refinecal._core.format import count
+from refinecal.ensembles import SelectedEnsemble
+from refinecal.evaluation import row_losses
+from refinecal.metrics import get_metric
+from refinecal.tabular.clock import Clock, duration
+from refinecal.tabular.data import Data, Options
+from refinecal.tabular.fit_folder import FitFolder
+from refinecal.tabular.fitting import (
+    CHOSEN_BY,
+    FEW_NUMBERS,
+    TRACKED,
+    USUAL,
+    Candidate,
+    Fit,
+    Member,
+    NullProgress,
+    Progress,
+    Selection,
+    TableFolds,
+    draw_candidates,
+)
+from refinecal.training.crossfit import Best, Ensemble, FoldModel
+from refinecal.training.pool import Pool
+from refinecal.training.spaces import draw
+from refinecal.training.trainer import DEFAULTS
+
+PACKAGES = {  # that each kind needs; the first is the best alone, then the cheap ones
+    "xgboost": ("xgboost",),
+    "lightgbm": ("lightgbm",),
+    "extra-trees": (),
+    "logistic": (),
+    "random-forest": (),
+    "catboost": ("catboost",),
+    "mlp": ("torch", "safetensors"),
+}
+INSTEAD = ("hist-gb", "lightgbm")  # much like each other
+# Those of Holzmueller et al. (2024), "Better by Default", where the libraries' own are worse.
+TUNED: dict[str, dict[str, Any]] = {
+    **DEFAULTS,
+    "random-forest": {"min_samples_leaf": 2},
+    "lightgbm": {
+        "learning_rate": 0.04,
+        "num_leaves": 50,
+        "bagging_freq": 1,
+        "bagging_fraction": 0.75,
+        "min_data_in_leaf": 40,
+        "min_sum_hessian_in_leaf": 1e-7,
+    },
+    "catboost": {
+        "learning_rate": 0.08,
+        "depth": 7,
+        "l2_leaf_reg": 1e-5,
+        "boosting_type": "Plain",
+        "bootstrap_type": "Bernoulli",
+        "subsample": 0.9,
+        "random_strength": 0.8,
+        "one_hot_max_size": 15,
+        "leaf_estimation_iterations": 1,
+    },
+}
+PATIENCE = {"logistic": 4, "mlp": 16}  # their last steps take longest, and are rarely the best
+FIRST_SHARE = 0.35  # of the time for the first fold of all kinds
+LOADING = {"mlp": 1.5}  # times the start of the command that it takes to import the library
+MOST_SHARE, MOST_RATIO = (
+    0.5,
+    2.5,
+)  # of the time on all folds, or of the first kind's, for any other kind
+WORTH = 0.01  # a slow kind that lowers refinement by this part is worth fewer folds
+ENOUGH_FOLDS = (
+    3  # of each member that is trained again on all rows; else the tested models are delivered
+)
+LEAST = 1.0  # seconds for a training run without which there would be no result
+WORTHWHILE = 0.3  # and for any other
+CELLS_PER_SECOND = 2_000_000  # rows × columns that one model can learn from
+REPORT_SECONDS = 1.5  # of evaluation and report, next to what depends on the rows:
+REPORT_CELLS = 400_000  # held-out rows × classes that take one more second
+
+
+def installed_kinds() -> list[str]:
+    """Return the kinds of models whose libraries are installed, in the order of their training."""
+    kinds = [kind for kind, needed in PACKAGES.items() if all(map(find_spec, needed))]
+    return kinds if INSTEAD[1] in kinds else [INSTEAD[0], *kinds]
+
+
+def draw_all(options: Options) -> list[Candidate]:
+    """Return the candidates: each kind with its defaults, then random ones, of each kind in turn."""
+    if options.model != "auto":
+        return draw_candidates(options)
+    rng, kinds = np.random.default_rng(options.seed), installed_kinds()
+    return [
+        Candidate(
+            kind, draw(kind, rng) if turn else TUNED.get(kind, {}), turn > 0, PATIENCE.get(kind)
+        )
+        for turn in range(options.tune)
+        for kind in kinds
+    ]
+
+
+def fit_in_time(
+    data: Data,
+    options: Options,
+    folder: FitFolder,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> Fit:
+    """Train as many candidates as there is time for; deliver the best, or a pool if there are several kinds.
+
+    Without a time limit, all are trained.
+    """
+    clock, progress = clock or Clock(), progress or NullProgress()
+    held_out = data.pairs.rows.n + (0 if data.test is None else data.test.n)
+    start = clock.elapsed - clock.before
+    # A machine that starts slowly reports slowly.
+    clock.reserve = max(REPORT_SECONDS, 1.3 * start) + held_out * data.k / REPORT_CELLS
+    folds = TableFolds(data, options, draw_all(options), folder, progress, clock)
+    return Planner(folds, start).fit()
+
+
+@dataclass(slots=True)
+class Planner:
+    """Decides what is trained next, and until when."""
+
+    folds: TableFolds
+    start: float = 0.0  # seconds that the command took before
+    units: dict[int, list[FoldModel]] = field(default_factory=dict)  # by candidate
+    n_folds: int = 1
+    retrains: bool = True  # on all rows
+    said: list[str] = field(default_factory=list)
+
+    # ---- what is delivered ---------------------------------------------------------------------------------
+
+    def fit(self) -> Fit:
+        """Train, choose, deliver."""
+        self.search()
+        metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
+        trained = [units for _, units in sorted(self.units.items())]
+        best = self.folds.search(self.folds.data.pairs.first(self.n_folds), trained, metrics)
+        members: list[Member] = []
+        if self.pools and len(self.units) > 1:
+            selected = self._pool(self.units).selected
+            members = self._judge_members(selected)
+        used = [each for each in members if each.weight > 0]
+        if len(used) > 1:
+            found = self._fit_pool(best, selected, members)
+        else:
+            if used:  # of which no other member makes a better pool
+                best[CHOSEN_BY] = used[0].refinement, used[0].units
+            found = replace(self._fit_one(best), members=tuple(members))
+        data = self.folds.data
+        everything = data.everything if found.n_retrained else None
+        everything = None if everything is None else everything.first(self.n_folds)
+        data = replace(data, pairs=data.pairs.first(self.n_folds), everything=everything)
+        return replace(found, data=data, plan=tuple(self.said), most_rows=self.folds.most_rows)
+
+    def _fit_one(self, best: Best) -> Fit:
+        """Deliver the best candidate, trained again if there is time."""
+        chosen = best[CHOSEN_BY][1][0].candidate
+        fits = self._retraining([chosen]) <= self.clock.left
+        n_again = self.n_folds if self.retrains and fits else 0
+        self.clock.deadline = self.clock.now() + max(self.clock.left, LEAST)
+        found = self.folds.deliver(best, self._calibrator(), n_again)
+        self.clock.deadline = np.inf
+        return replace(found, n_retrained=min(1, n_again))
+
+    def _fit_pool(self, best: Best, selected: SelectedEnsemble, members: list[Member]) -> Fit:
+        """Train the members of a pool again as long as there is time, the heaviest first."""
+        folds, calibrator = self.folds, self._calibrator()
+        used = sorted((each for each in members if each.weight > 0), key=lambda each: -each.weight)
+        groups: dict[str, Ensemble] = {}
+        delivered: list[FoldModel] = []
+        n_retrained, everything = 0, folds.data.everything
+        for each in used:
+            units, tested = each.units, each.tested
+            groups[each.name] = tested.ensemble  # type: ignore[assignment]  # of one candidate
+            number = tested.candidate
+            if (
+                everything is not None
+                and self.retrains
+                and self._retraining([number]) <= self.clock.left
+            ):
+                found = self.train(everything, number, range(self.n_folds), self.clock.left)
+                if found:
+                    units, n_retrained = found, n_retrained + 1
+                    judged = (tested, each.units)
+                    groups[each.name] = folds.join(units, calibrator, everything, tested=judged)
+            delivered += units
+        if self.retrains and n_retrained < len(used):
+            self.say(f"No time to train {len(used) - n_retrained} of {len(used)} members again.")
+        best = {name: best[name] for name in (CHOSEN_BY, USUAL)}
+        outcomes = folds.select(best, calibrator)
+        pooled = self._judge_pool(selected, members, outcomes[CHOSEN_BY])
+        about = (best[CHOSEN_BY][1], outcomes, folds.history, delivered)
+        parts = (folds.data, folds.options, folds.candidates, *about, Pool(groups, selected))
+        return Fit(*parts, pooled, tuple(members), n_retrained)
+
+    def _judge_members(self, selected: SelectedEnsemble) -> list[Member]:
+        """Return the leaderboard: every candidate, the best by refinement first."""
+        columns, calibrator, members = range(self.folds.data.k), self._calibrator(), []
+        table = {row["member"]: row for row in selected.table}
+        for number, units in self.units.items():
+            row = table[self.name(number)]
+            held_out = [unit.held_out(CHOSEN_BY, len(columns)) for unit in units]
+            probs = np.exp(np.concatenate([each.logits for each in held_out]))
+            y = np.concatenate([each.y for each in held_out])
+            weights = [each.weights for each in held_out if each.weights is not None]
+            loss = np.average(
+                row_losses(y, probs, classes=columns),
+                weights=np.concatenate(weights) if weights else None,
+            )
+            tested = self.folds.select_one(CHOSEN_BY, row["refinement"], units, calibrator)
+            about = (row["weight"], row["refinement"], float(loss), units, tested)
+            members.append(Member(self.name(number), *about))
+        return sorted(members, key=lambda each: each.refinement)
+
+    def _judge_pool(
+        self, selected: SelectedEnsemble, members: Sequence[Member], best: Selection
+    ) -> Selection:
+        """Return what the pool says of the test rows."""
+        used = [each for each in members if each.weight > 0]
+        pool = Pool({each.name: each.tested.ensemble for each in used}, selected)  # type: ignore[misc]
+        pooled = replace(best, metric="ensemble", ensemble=pool)
+        if self.folds.data.test is None:
+            return pooled
+        before = np.sum([each.weight * np.asarray(each.tested.before) for each in used], axis=0)
+        after = pool.join({each.name: each.tested.after for each in used})
+        return replace(pooled, before=before, after=after)
+
+    def _pool(self, units: dict[int, list[FoldModel]]) -> Pool:
+        """Choose a pool of candidates by what they predict for held-out rows."""
+        folds, calibrator, data = self.folds, self._calibrator(), self.folds.data
+        members = {
+            self.name(number): (folds.join(each, calibrator, data.pairs), each)
+            for number, each in units.items()
+        }
+        metric, groups = get_metric(CHOSEN_BY), data.pairs.rows.groups
+        return Pool.select(members, metric, range(data.k), groups)
+
+    def _calibrator(self) -> Any:
+        """Return what calibrates each candidate: one number, unless another calibrator is asked for."""
+        given = self.folds.options.calibrator
+        is_fast = self.pools or self.clock.left <= 0
+        return "temperature" if given == "auto" and is_fast else given
+
+    # ---- what to train -------------------------------------------------------------------------------------
+
+    def search(self) -> None:
+        """Train candidates on as many folds as there is time for; keep those that have all of them."""
+        clock, kinds = self.clock, range(self.n_kinds)
+        limit = "" if clock.limit == np.inf else f" within {duration(clock.limit)}"
+        rest = f" ({duration(clock.left)} left)" if clock.before else ""
+        n_candidates = len(self.folds.candidates)
+        what = f"{', '.join(map(self.name, kinds))}{limit}{rest}"
+        what += ", the first fold of each first" * (self.n_kinds > 1)
+        more = f"; {n_candidates} configurations if there is time" * (n_candidates > self.n_kinds)
+        self.say(f"Plan: {what}{more}.")
+        self._limit_rows()
+        self._train_first_folds()
+        if not self.units:
+            raise ValueError("no model can be trained on these rows: see the warnings")
+        kept = self._choose_folds()
+        for place, number in enumerate(kept):
+            later = self.total(kept[place + 1 :], self.n_folds - 1) + self._retraining(kept)
+            self._train_other_folds(number, later)
+        others = [number for number in sorted(self.units, key=self.seconds) if number not in kept]
+        used = self._find_used()  # fewer to train again than were planned for
+        for number in [*others, *range(self.n_kinds, len(self.folds.candidates))]:
+            later = self._retraining([*used, number])
+            n_left = self.n_folds - len(self.units.get(number, []))
+            if self.total([number], n_left) + later <= clock.left:
+                self._train_other_folds(number, later)
+                used = self._find_used()
+        self.n_folds = min(self.n_folds, max(map(len, self.units.values())))
+        short = [number for number, units in self.units.items() if len(units) < self.n_folds]
+        if short:
+            self.say(f"Not in the choice, for lack of time: {', '.join(map(self.name, short))}.")
+        if len(self.units) < n_candidates > self.n_kinds:
+            n_whole = len(self.units) - len(short)
+            self.say(f"There was time for {n_whole} of {n_candidates} configurations.")
+        self.units = {n: each[: self.n_folds] for n, each in self.units.items() if n not in short}
+
+    def _find_used(self) -> list[int]:
+        """Return the candidates that would be delivered now: the members of the pool, or the best one."""
+        whole = {n: units for n, units in self.units.items() if len(units) >= self.n_folds}
+        if len(whole) > 1 and self.pools:
+            weights = self._pool(whole).weights
+            return [number for number in whole if weights[self.name(number)] > 0]
+        return sorted(whole, key=lambda n: np.mean([u.choices[CHOSEN_BY].value for u in whole[n]]))[
+            :1
+        ]
+
+    def _limit_rows(self) -> None:
+        """Train on fewer rows if there is no time to learn from all of them."""
+        rows = self.folds.data.pairs.rows
+        most = max(self.clock.left, LEAST) * CELLS_PER_SECOND / max(1, rows.X.shape[1])
+        if most < rows.n:
+            self.folds.most_rows = int(most)
+            self.say(f"Models are trained on {count(int(most), 'row')}: there is no time for more.")
+
+    def _train_first_folds(self) -> None:
+        """Train each kind on the first fold, which also shows how long that takes."""
+        clock, n_runs = self.clock, len(self.folds.data.pairs) * (1 + self.again)
+        end = clock.now() + clock.left * (FIRST_SHARE if self.n_kinds > 1 else 1)
+        most = clock.left / n_runs * MOST_SHARE  # so that no kind takes the time of the others
+        for number in range(self.n_kinds):
+            share = (end - clock.now()) / (self.n_kinds - number)
+            loading = LOADING.get(self.folds.candidates[number].kind, 0.0) * self.start
+            if self.units and share < WORTHWHILE + loading:
+                missed = ", ".join(map(self.name, range(number, self.n_kinds)))
+                self.say(f"No time for {missed}.")
+                return
+            seconds = min(2 * share, most) if self.units else end - clock.now()
+            found = self.train(self.folds.data.pairs, number, [0], seconds)
+            if found and not self.units:
+                most = max(most, MOST_RATIO * found[0].seconds)
+            if found:
+                self.units[number] = found
+
+    def _choose_folds(self) -> list[int]:
+        """Decide on how many folds to train, and which candidates; return these, the cheapest first."""
+        most, left = len(self.folds.data.pairs), self.clock.left
+        kept = sorted(self.units, key=self.seconds)
+
+        def find_most(again: float) -> int:
+            """Return how many folds there is time for, 0 if not even for the first of them again."""
+            needed = (
+                (n, self.total(kept, n - 1) + again * self.total(kept, n))
+                for n in range(most, 0, -1)
+            )
+            return next((n for n, seconds in needed if seconds <= left), 0)
+
+        value = self._value_of_first_fold(kept)
+        while find_most(self.again) < most and len(kept) > 1:
+            without = self._value_of_first_fold(kept[:-1])
+            if without > (1 + WORTH) * value:
+                break
+            kept.pop()
+        self.n_folds = find_most(self.again)
+        self.retrains = self.again > 0 and self.n_folds >= min(ENOUGH_FOLDS, most)
+        if not self.retrains:
+            self.n_folds = max(1, find_most(0.0))
+        seconds, retraining = self.total(kept, self.n_folds - 1), self._retraining(kept)
+        if seconds + retraining == 0:
+            return kept
+        self.say(
+            f"Plan: {', '.join(map(self.name, kept))} on {count(self.n_folds, 'fold')}, about "
+            f"{duration(seconds)}"
+            + f"; then on all rows, about {duration(retraining)}" * self.retrains
+            + f" ({duration(max(left, 0))} left)." * (left < np.inf)
+        )
+        return kept
+
+    def _value_of_first_fold(self, numbers: Sequence[int]) -> float:
+        """Return the refinement of a pool on the first fold; without a pool, that of the best candidate."""
+        if len(numbers) == 1 or not self.pools:
+            return min(self.units[number][0].choices[CHOSEN_BY].value for number in numbers)
+        pool = self._pool({number: self.units[number][:1] for number in numbers})
+        return float(pool.selected.path[-1]["value"])
+
+    def _train_other_folds(self, number: int, later: float) -> None:
+        """Train a candidate on the folds that it lacks, as long as they fit before what comes later."""
+        units = self.units.setdefault(number, [])
+        while len(units) < self.n_folds:
+            wave = range(len(units), self.n_folds)[: max(1, self.speed(number))]
+            left = self.clock.left - later
+            if self.seconds(number) > left:
+                return
+            found = self.train(self.folds.data.pairs, number, wave, left)
+            if not found:
+                del self.units[number]
+                return
+            units.extend(found)
+
+    def train(
+        self, parts: Any, number: int, folds: Sequence[int], seconds: float
+    ) -> list[FoldModel]:
+        """Train a candidate on some folds for at most so long; return no models if it cannot be trained."""
+        least = WORTHWHILE if self.units else LEAST
+        self.clock.deadline = self.clock.now() + max(seconds, least)
+        self.folds.at_once = len(folds)
+        try:
+            return self.folds.train_folds(parts, number, folds, parts is self.folds.data.pairs)
+        except ValueError as error:
+            if len(self.folds.candidates) == 1:
+                raise
+            warn(f"{self.name(number)} is skipped: {error}")
+            return []
+        finally:
+            self.clock.deadline = np.inf
+
+    # ---- time ----------------------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        return self.folds.clock
+
+    @property
+    def pools(self) -> bool:
+        """Whether several candidates are pooled."""
+        return self.folds.options.model == "auto" and self.folds.options.ensemble
+
+    @property
+    def n_kinds(self) -> int:
+        """How many candidates have default parameters: they come first."""
+        return len({each.kind for each in self.folds.candidates})
+
+    @property
+    def again(self) -> float:
+        """How much longer it takes to train a model on all rows than without the test rows."""
+        everything, pairs = self.folds.data.everything, self.folds.data.pairs
+        return 0.0 if everything is None else everything.rows.n / pairs.rows.n
+
+    def name(self, number: int) -> str:
+        """Return what to call a candidate: its kind, and its number if its parameters are random."""
+        kind = self.folds.candidates[number].kind
+        return kind if number < self.n_kinds else f"{kind} {number}"
+
+    def say(self, text: str) -> None:
+        """Tell the user, now and in the report."""
+        self.said.append(text)
+        self.folds.progress.say(text)
+
+    def seconds(self, number: int) -> float:
+        """Return how long one training run of a candidate takes, from its others or those of its kind."""
+        kind, candidates = self.folds.candidates[number].kind, self.folds.candidates
+        alike = [found for n, found in self.units.items() if candidates[n].kind == kind]
+        units = self.units.get(number) or [unit for found in alike for unit in found]
+        return float(np.mean([unit.seconds for unit in units])) if units else 0.0
+
+    def speed(self, number: int) -> int:
+        """Return how many models of a small table are trained at once; a large one keeps all cores busy."""
+        pairs = self.folds.data.pairs
+        self.folds.at_once = None
+        return self.folds.share_cores(pairs, number)[0] if pairs.rows.X.size < FEW_NUMBERS else 1
+
+    def total(self, numbers: Sequence[int], n_runs: int) -> float:
+        """Return how long so many training runs of each of these candidates take."""
+        waves = [-(-n_runs // self.speed(number)) for number in numbers]
+        return sum(n * self.seconds(number) for n, number in zip(waves, numbers, strict=True))
+
+    def _retraining(self, numbers: Sequence[int]) -> float:
+        """Return how long it takes to train again on all rows: all members of a pool, else the best."""
+        if not self.retrains:
+            return 0.0
+        each = [self.again * self.total([number], self.n_folds) for number in numbers]
+        return sum(each) if self.pools else max(each, default=0.0)

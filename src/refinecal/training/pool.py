@@ -1,0 +1,93 @@
+"""Ensembles of several candidates in one pool: each is calibrated and averaged, then they are weighted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.calibrators.base import Calibrator
+from refinecal.ensembles import SelectedEnsemble, select_ensemble
+from refinecal.metrics import Metric
+from refinecal.training.crossfit import Ensemble, FoldModel
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The members of a pool that have a weight, by name, and how they are weighted and calibrated."""
+
+    groups: Mapping[str, Ensemble]  # the models of each member, one after the other
+    selected: SelectedEnsemble
+
+    @classmethod
+    def select(
+        cls,
+        members: Mapping[str, tuple[Ensemble, Sequence[FoldModel]]],
+        metric: Metric,
+        classes: Any,
+        groups: NDArray[Any] | None = None,
+    ) -> Self:
+        """Choose members by what they predict for the rows held out of them, the same rows for all.
+
+        ``groups`` are those of the whole table, of which no fold of the cross-validation splits one.
+        """
+        stack = {
+            name: np.concatenate(ensemble.predict_held_out(models, metric.name))
+            for name, (ensemble, models) in members.items()
+        }
+        models = next(iter(members.values()))[1]
+        weights = [model.weights for model in models if model.weights is not None]
+        selected = select_ensemble(
+            np.concatenate([model.y for model in models]),
+            stack,
+            metric=metric,
+            members="raw",  # they are calibrated
+            classes=classes,
+            sample_weight=np.concatenate(weights) if weights else None,
+            groups=None if groups is None else groups[np.concatenate([m.places for m in models])],
+        )
+        used = dict(zip(selected.names, selected.weights, strict=True))
+        return cls({n: each for n, (each, _) in members.items() if used[n] > 0}, selected)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each candidate that was considered."""
+        return dict(zip(self.selected.names, self.selected.weights.tolist(), strict=True))
+
+    @property
+    def calibrator(self) -> Calibrator:
+        """What calibrates the weighted mean."""
+        return self.selected.calibrator
+
+    @property
+    def known(self) -> tuple[NDArray[np.int64], ...]:
+        """The columns of the classes that each model knows."""
+        return tuple(known for each in self.groups.values() for known in each.known)
+
+    def predict_proba(self, logits: Iterable[Any]) -> NDArray[np.float64]:
+        """Return probabilities from the logits ``(n, k)`` of each model, member by member."""
+        rest = iter(logits)
+        return self.join(
+            {
+                name: each.predict_proba(islice(rest, len(each.known)))
+                for name, each in self.groups.items()
+            }
+        )
+
+    def join(self, probs: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Return the probabilities of the pool from those of its members by name."""
+        return self.selected.predict_proba(probs)
+
+    def predict_held_out(
+        self, models: Sequence[FoldModel], metric: str, n: int | None = None
+    ) -> list[NDArray[np.float64]]:
+        """Return the probabilities of the rows held out of the first n models of each member."""
+        rest, found = iter(models), []
+        for name, each in self.groups.items():
+            own = list(islice(rest, len(each.known)))
+            found.append([(name, probs) for probs in each.predict_held_out(own, metric, n)])
+        return [self.join(dict(fold)) for fold in zip(*found, strict=True)]

@@ -1,0 +1,395 @@
+"""Several kinds of models within a time limit: a clock that only training advances says what is trained."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_tables import mixed
+
+from refinecal._core.files import RunFolder
+from refinecal.evaluation import row_losses
+from refinecal.tabular import planner
+from refinecal.tabular.clock import Clock, duration
+from refinecal.tabular.data import Options, prepare
+from refinecal.tabular.fit_folder import FitFolder
+from refinecal.tabular.fitting import Candidate, NullProgress, fit, plan, take_some
+from refinecal.tabular.job import FitRequest, leaderboard, open_fit
+from refinecal.tabular.judgement import describe_delivered, describe_pool, judge
+from refinecal.tabular.planner import draw_all, fit_in_time, installed_kinds
+from refinecal.tabular.run import Run, write_model
+from refinecal.tabular.schema import Schema
+from refinecal.training.crossfit import all_classes
+from refinecal.training.rows import Rows
+
+KINDS = ("lightgbm", "logistic", "extra-trees")
+FAST = {"model": "auto", "max_steps": 6, "patience": 6, "n_threads": 1}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_kinds():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "PACKAGES", {kind: planner.PACKAGES[kind] for kind in KINDS})
+        yield
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Return a fit with enough time."""
+    return fitted(tmp_path_factory.mktemp("fit"))
+
+
+@pytest.fixture(scope="module")
+def untested(tmp_path_factory):
+    return fitted(tmp_path_factory.mktemp("fit"), test_fraction=0.0)
+
+
+class Simulated(NullProgress):
+    """A clock that each step of training advances, more for slower kinds; remembers what was said."""
+
+    def __init__(self, seconds=0.0, **of_kinds):
+        self.time, self.seconds, self.of_kinds = 0.0, seconds, of_kinds
+        self.said, self.runs, self.names = [], [], {}
+        self.stop_after = None
+
+    def say(self, text):
+        self.said.append(text)
+
+    def start(self, run, name, max_steps):
+        self.names[run] = name.split()[0]
+
+    def step(self, run, number, record):
+        if number == 1:
+            self.runs.append(self.names[run])
+            if self.stop_after is not None and len(self.runs) > self.stop_after:
+                raise KeyboardInterrupt
+        self.time += self.of_kinds.get(self.names[run].replace("-", "_"), self.seconds)
+
+
+def fitted(folder, progress=None, limit=np.inf, table=None, resume=False, test=None, **options):
+    table = mixed(240) if table is None else table
+    options = Options(**(FAST | {"folds": 3} | options))
+    schema = Schema.infer(table, "kind", drop=["weight", "family"])
+    data = prepare(table, schema, options, test)
+    progress = Simulated() if progress is None else progress
+    clock = Clock(limit, now=lambda: progress.time, start=0.0)
+    work = FitFolder(folder / "work")
+    work.open(plan(data, options), resume)
+    clock.before = work.elapsed()
+    return fit_in_time(data, options, work, progress, clock)
+
+
+def kinds_of(found, units):
+    return {found.candidates[unit.candidate].kind for unit in units}
+
+
+# ---- enough time ------------------------------------------------------------------------------------------
+
+
+def test_with_enough_time_all_kinds_are_trained_on_all_folds(found):
+    assert {member.name for member in found.members} == set(KINDS)
+    assert all(len(member.units) == 3 for member in found.members)
+    assert sum(member.weight for member in found.members) == pytest.approx(1)
+    assert len(found.delivered) == 3 * len(found.used)
+    assert found.n_retrained == len(found.used)
+    for unit in found.delivered:  # no test rows in what was judged, all rows in what is delivered
+        assert all(choice.test_logits is None for choice in unit.choices.values())
+    assert [member.refinement for member in found.members] == sorted(
+        member.refinement for member in found.members
+    )
+
+
+def test_the_pool_is_the_weighted_mean_of_its_members_calibrated(found):
+    selected = found.final.ensemble.selected
+    probs = np.array([member.tested.after for member in found.used])
+    weights = np.array([member.weight for member in found.used])
+    if selected.pool == "arithmetic":
+        mean = np.einsum("m,mnk->nk", weights, probs)
+    else:
+        mean = np.exp(np.einsum("m,mnk->nk", weights, np.log(probs)))
+    expected = selected.calibrator.predict_proba_logits(np.log(mean))
+    np.testing.assert_allclose(found.final.after, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_a_stored_pool_predicts_as_its_members_do(found, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_model(found, folder)
+    RunFolder(folder).write_manifest()
+    run, new = Run.load(folder), mixed(50, seed=4)
+    assert run.model == "auto"
+    assert {model.name for model in run.members} == kinds_of(found, found.delivered)
+    assert not any(path.suffix in (".pkl", ".joblib") for path in folder.rglob("*"))
+    X, models, means = run.schema.encode(new), iter(run.members), {}
+    for name, group in found.ensemble.groups.items():
+        logits = [all_classes(next(models).logits(X), known, 3) for known in group.known]
+        means[name] = group.predict_proba(logits)
+    expected = found.ensemble.selected.predict_proba(means)
+    np.testing.assert_allclose(run.predict_proba(new), expected, atol=1e-12)
+
+
+def test_without_an_ensemble_the_best_kind_is_delivered(tmp_path):
+    found = fitted(tmp_path, ensemble=False)
+    assert found.pooled is None
+    assert len(kinds_of(found, found.delivered)) == 1
+    values = {}
+    for record in found.history:
+        key = record["candidate"], record["fold"]
+        values[key] = min(values.get(key, np.inf), record["refinement"])
+    means = {c: np.mean([values[c, fold] for fold in range(3)]) for c in range(3)}
+    assert found.chosen.candidate == min(means, key=means.get)
+
+
+def test_random_configurations_of_each_kind_feed_the_pool(tmp_path):
+    options = Options(model="auto", tune=3)
+    candidates = draw_all(options)
+    assert [each.kind for each in candidates] == [*KINDS] * 3
+    assert [each.is_random for each in candidates] == [False] * 3 + [True] * 6
+    found = fitted(tmp_path, tune=2)
+    names = {member.name for member in found.members}
+    assert names == {*KINDS, "lightgbm 3", "logistic 4", "extra-trees 5"}
+
+
+def test_one_model_with_a_limit_is_the_same_as_without_if_there_is_time(tmp_path):
+    found = fitted(tmp_path / "limit", limit=1e9, model="lightgbm", tune=2)
+    table = mixed(240)
+    options = Options(**(FAST | {"folds": 3, "model": "lightgbm", "tune": 2}))
+    data = prepare(table, Schema.infer(table, "kind", drop=["weight", "family"]), options)
+    folder = FitFolder(tmp_path / "work")
+    folder.open(plan(data, options), False)
+    usual = fit(data, options, folder)
+    np.testing.assert_array_equal(found.chosen.after, usual.chosen.after)
+    assert found.chosen.candidate == usual.chosen.candidate
+    assert [unit.fold for unit in found.delivered] == [unit.fold for unit in usual.delivered]
+    assert found.ensemble.beta == usual.ensemble.beta
+
+
+def test_a_test_set_may_be_absent(untested):
+    found = untested
+    assert judge(found) is None
+    assert found.data.everything is None
+    assert found.validation_loss > 0
+    assert "test_log_loss" not in leaderboard(found)[0]
+    assert "of validation rows" in describe_pool(found, None)
+
+
+def test_the_loss_of_rows_held_out_of_a_pool(untested):
+    found = untested
+    pool, losses = found.ensemble, []
+    for fold in range(3):
+        means = {}
+        for member in found.used:
+            unit = member.units[fold]
+            held_out = unit.held_out("refinement", 3)
+            means[member.name] = pool.groups[member.name].calibrator.predict_proba_logits(
+                held_out.logits
+            )
+        losses.append(row_losses(held_out.y, pool.join(means)))
+    assert found.validation_loss == pytest.approx(np.concatenate(losses).mean())
+
+
+# ---- little time ------------------------------------------------------------------------------------------
+
+
+def test_there_is_always_a_result(tmp_path):
+    progress = Simulated(1.0)
+    found = fitted(tmp_path, progress, limit=0.001)
+    assert progress.runs == ["lightgbm"]
+    assert progress.said[-1].startswith("No time for logistic, extra-trees")
+    assert len(found.delivered) == 1
+    assert found.data.everything is None
+    assert found.final.after.shape == (48, 3)
+    assert "one model" in describe_delivered(found, judge(found))
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_limit_is_kept(tmp_path_factory, seed):
+    """But for a step of training, and for what must be trained to have a result."""
+    rng = np.random.default_rng(seed)
+    speeds = {kind.replace("-", "_"): float(rng.exponential(0.5)) for kind in KINDS}
+    progress, limit = Simulated(**speeds), float(rng.uniform(3, 40))
+    fitted(tmp_path_factory.mktemp("run"), progress, limit)
+    assert progress.time <= limit + max(speeds.values())
+
+
+def test_a_slow_kind_is_not_given_the_time_of_the_others(tmp_path):
+    progress = Simulated(0.01, extra_trees=20.0)
+    found = fitted(tmp_path, progress, limit=60.0)
+    assert progress.time <= 60 + 20
+    assert {"lightgbm", "logistic"} <= {member.name for member in found.members}
+    assert found.n_retrained == len(found.used)
+
+
+def test_without_time_for_all_rows_the_tested_models_are_delivered(tmp_path):
+    progress = Simulated(1.0)
+    found = fitted(tmp_path, progress, limit=30.0, folds=3)
+    assert found.n_retrained == 0
+    assert found.data.everything is None
+    assert found.delivered == found.tested
+    np.testing.assert_allclose(
+        found.ensemble.predict_proba(unit.test_logits("refinement", 3) for unit in found.delivered),
+        found.final.after,
+    )
+    assert "none of which are test rows" in describe_delivered(found, judge(found))
+
+
+def test_fewer_rows_if_there_is_no_time_for_all():
+    y = np.repeat([0, 1, 2], [900, 99, 1])
+    rows = Rows(np.arange(1000).reshape(-1, 1), y).with_keys()
+    some = take_some(rows, 50, 0)
+    assert 50 <= some.n <= 53
+    assert set(some.y) == {0, 1, 2}
+    assert take_some(rows, 1000, 0) is rows
+
+
+def test_rows_are_limited_by_the_time_that_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(planner, "CELLS_PER_SECOND", 10)
+    progress = Simulated()
+    found = fitted(tmp_path, progress, limit=40.0)
+    assert any("rows: there is no time for more" in text for text in progress.said)
+    assert f"{found.most_rows / 240:.0%} of all 240 rows" in describe_delivered(found, judge(found))
+
+
+def test_a_kind_that_cannot_be_trained_is_skipped(tmp_path, monkeypatch):
+    monkeypatch.setitem(planner.TUNED, "lightgbm", {"boosting": "nonsense"})
+    with pytest.warns(RuntimeWarning, match="lightgbm is skipped"):
+        found = fitted(tmp_path)
+    assert {member.name for member in found.members} == {"logistic", "extra-trees"}
+
+
+def test_one_kind_that_cannot_be_trained_is_an_error(tmp_path, monkeypatch):
+    wrong = [Candidate("mlp", {"learning_rates": 1})]
+    monkeypatch.setattr(planner, "draw_all", lambda _: wrong)
+    with pytest.raises(ValueError, match="learning_rate"):
+        fitted(tmp_path, model="mlp")
+
+
+def test_what_is_not_installed_is_left_out(monkeypatch):
+    monkeypatch.setattr(planner, "find_spec", lambda name: None if name == "lightgbm" else name)
+    assert installed_kinds() == ["hist-gb", "logistic", "extra-trees"]
+
+
+# ---- interrupted ------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_continues_with_the_time_that_is_left(tmp_path):
+    whole = fitted(tmp_path / "whole", Simulated(0.1), limit=100.0)
+    cut = Simulated(0.1)
+    cut.stop_after = 5
+    with pytest.raises(KeyboardInterrupt):
+        fitted(tmp_path / "cut", cut, limit=100.0)
+    rest = Simulated(0.1)
+    found = fitted(tmp_path / "cut", rest, limit=100.0, resume=True)
+    assert "(95 s left)" in rest.said[0]  # 5 runs of 6 steps of 0.1 s, and some for the report
+    assert len(rest.runs) + 5 == len(whole.delivered) + 9
+    np.testing.assert_array_equal(found.final.after, whole.final.after)
+
+
+def test_time_before_the_interruption_counts(tmp_path):
+    cut = Simulated(1.0)
+    cut.stop_after = 3
+    with pytest.raises(KeyboardInterrupt):
+        fitted(tmp_path, cut, limit=30.0)
+    rest = Simulated(1.0)
+    fitted(tmp_path, rest, limit=30.0, resume=True)
+    assert rest.time <= 30 - 18 + 1
+
+
+# ---- real processes ---------------------------------------------------------------------------------------
+
+
+def command(table, *options):
+    call = [sys.executable, "-m", "refinecal", "fit", str(table), "--target", "kind"]
+    return [*call, "--drop", "weight", "--drop", "family", *options]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "mixed.parquet"
+    pq.write_table(mixed(300), path)
+    return path
+
+
+def test_the_command_says_its_plan_and_shows_the_leaderboard(table, tmp_path):
+    run = tmp_path / "run"
+    options = ["--model", "auto", "--time-limit", "100", "--max-steps", "5", "--out", str(run)]
+    options += ["--folds", "2"]
+    done = subprocess.run(command(table, *options), capture_output=True, text=True, check=True)
+    assert "Plan: xgboost, " in done.stdout
+    assert "refinement  log loss  test loss  seconds" in done.stdout
+    assert "he ensemble of " in done.stdout or "No ensemble was better" in done.stdout
+    found = json.loads((run / "metrics.json").read_text())
+    assert sum(row["weight"] for row in found["leaderboard"]) == pytest.approx(1)
+    assert found["plan"]
+    assert "Leaderboard" in (run / "report.html").read_text()
+    out = tmp_path / "predictions.parquet"
+    call = [sys.executable, "-m", "refinecal", "predict", str(run), str(table), "--out", str(out)]
+    subprocess.run(call, capture_output=True, check=True)
+    probs = pa.table(pq.read_table(out)).select([f"p_{label}" for label in found["classes"]])
+    np.testing.assert_allclose(sum(np.array(column) for column in probs.columns), 1, atol=1e-6)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX")
+def test_a_killed_command_is_resumed(table, tmp_path):
+    run = tmp_path / "run"
+    options = ["--model", "auto", "--time-limit", "60", "--max-steps", "8", "--out", str(run)]
+    options += ["--folds", "2"]
+    process = subprocess.Popen(command(table, *options), stdout=subprocess.DEVNULL)
+    work = FitFolder(run)
+    end = time.monotonic() + 60
+    while work.n_finished < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = work.n_finished
+    assert kept >= 2
+    done = subprocess.run(
+        command(table, *options, "--resume"), capture_output=True, text=True, check=True
+    )
+    assert f"resuming: {kept} training runs are done, after " in done.stdout
+    assert not work.path.exists()
+    assert Run.load(run).model == "auto"
+
+
+def test_the_time_of_an_unfinished_run_is_in_its_folder(table, tmp_path):
+    options = Options(model="logistic", folds=2, time_limit=100, max_steps=3)
+    request = FitRequest(table, "kind", tmp_path / "run", options, drop=("weight", "family"))
+
+    def fit_and_fail():
+        with open_fit(request) as job:
+            fit_in_time(job.data, options, job.folder, None, job.clock)
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        fit_and_fail()
+    assert 0 < FitFolder(Path(request.out)).elapsed() < 100
+
+
+def test_durations():
+    assert [duration(each) for each in (0.2, 119, 121, 3600, 7200)] == [
+        "1 s",
+        "119 s",
+        "2 min",
+        "60 min",
+        "2.0 h",
+    ]
+
+
+def test_metrics_are_compared_for_the_best_candidate_and_not_for_the_pool(found):
+    ways = judge(found).ways
+    assert ways["refinement"].difference_after.mean == 0
+    y = found.data.test.y
+    losses = [
+        row_losses(y, found.outcomes[name].after).mean() for name in ("refinement", "log_loss")
+    ]
+    assert ways["log_loss"].difference_after.mean == pytest.approx(losses[0] - losses[1])
