@@ -17,16 +17,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from refinecal._core.checks import check_keywords, check_weights, check_whole
 from refinecal.metrics import get_metric
-from refinecal.training.candidates import Candidate, EstimatorFolds
 from refinecal.training.crossfit import Ensemble, FoldModel, all_classes
 from refinecal.training.pool import Pool
-from refinecal.training.predictions import (
-    is_frozen,
-    predictions_of,
-    show_label,
-)
+from refinecal.training.predictions import is_frozen, predictions_of, show_label
 from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, concat_rows, parts
 from refinecal.training.trainer import (
+    Candidate,
+    EstimatorFolds,
     check_known,
     is_iterative,
     last_of,
