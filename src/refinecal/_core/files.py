@@ -196,9 +196,14 @@ class RunFolder:
         with atomic_write(self.path / PLAN) as part:
             part.write_bytes(content)
 
-    def unit_names(self) -> set[str]:
-        """Return the names of the finished units."""
-        return _list_names(self.path / self.UNITS, self.UNIT)
+    def unit_names(self, folder: str | None = None, pattern: str | None = None) -> set[str]:
+        """Return the names of the finished units; an empty file is what a power cut left."""
+        pattern = pattern or self.UNIT
+        return {
+            path.name.removesuffix(pattern.rpartition("*")[2])
+            for path in (self.path / (folder or self.UNITS)).glob(pattern)
+            if path.name[0] != "." and (path.is_dir() or path.stat().st_size)
+        }
 
     def failure_path(self, name: str) -> Path:
         """Return where the failure of a unit is recorded."""
@@ -206,7 +211,7 @@ class RunFolder:
 
     def failure_names(self) -> set[str]:
         """Return the names of the units that failed."""
-        return _list_names(self.path / FAILURES, "*.json")
+        return self.unit_names(FAILURES, "*.json")
 
     # ---- manifest ------------------------------------------------------------------------------------------
 
@@ -270,13 +275,3 @@ class RunFolder:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} is missing: {self.FIX}") from None
-
-
-def _list_names(folder: Path, pattern: str) -> set[str]:
-    """Return the names that match, without the ending; an empty file is what a power cut left."""
-    ending = pattern.rpartition("*")[2]
-    return {
-        path.name.removesuffix(ending)
-        for path in folder.glob(pattern)
-        if path.name[0] != "." and (path.is_dir() or path.stat().st_size)
-    }

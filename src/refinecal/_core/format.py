@@ -141,15 +141,6 @@ def shorten_name(name: str, width: int) -> str:
     return name if len(name) <= width else name[: width - 3] + "..."
 
 
-def list_words(words: Sequence[str]) -> str:
-    """Return words as a list in a sentence.
-
-    >>> list_words(["a"]), list_words(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
 def name_class(label: object, width: int) -> str:
     """Return a class that fits into a figure: a name in quotes, as in sentences; a number as it is.
 

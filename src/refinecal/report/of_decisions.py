@@ -58,7 +58,14 @@ def confusion_section(
     if len(classes) > MOST_CELLS:
         blocks = [_pairs_table(matrix, classes)]
     elif len(classes) > 2:
-        blocks.insert(0, _matrix_figure(matrix, classes))
+        from refinecal.plots import ConfusionDisplay
+
+        about = (
+            "Rows of each label by their most likely class; the darker, the larger the part of the label.",
+            "How many rows of each label have each class as the most likely one; the table has the numbers.",
+        )
+        display = ConfusionDisplay(matrix, classes)
+        blocks.insert(0, Figure(display, "Confusion matrix", *about, **MATRIX))
     rare = [int(j) for j in np.argsort(sample.frequencies) if 0 < sample.frequencies[j] < RARE]
     curves = [
         replace(precision_recall_curve(sample, label=j), label=classes[j]) for j in rare[:MOST_RARE]
@@ -108,18 +115,6 @@ def _pairs_table(matrix: Any, classes: Sequence[str]) -> Table:
         if wrong[i, j] > 0
     ]
     return Table("Most frequent mistakes", columns, rows, CONFUSION, min(len(rows), 5))
-
-
-def _matrix_figure(matrix: Any, classes: Sequence[str]) -> Figure:
-    from refinecal.plots import ConfusionDisplay
-
-    return Figure(
-        ConfusionDisplay(matrix, classes),
-        "Confusion matrix",
-        "Rows of each label by their most likely class; the darker, the larger the part of the label.",
-        "How many rows of each label have each class as the most likely one; the table has the numbers.",
-        **MATRIX,
-    )
 
 
 def _curves(curves: Sequence[Any]) -> list[Figure | Table]:

@@ -13,7 +13,6 @@ from refinecal._core.format import (
     count,
     error_decimals,
     list_names,
-    list_words,
     number,
     percent,
     with_error,
@@ -341,7 +340,7 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
         rows=f"all {number(n)} rows" if n == total else f"{number(n)} of {number(total)} rows",
         m=len(fit.delivered),
         part=percent(part, 0),
-        members=list_words([member.name for member in fit.used]),
+        members=", ".join(member.name for member in fit.used),
         judged="a model" if len(fit.tested) == 1 else f"{len(fit.tested)} models",
     )
     if 0 < fit.n_retrained < len(fit.used):
