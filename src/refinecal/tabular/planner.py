@@ -154,7 +154,7 @@ class Planner:
         best = self.folds.search(self.folds.data.pairs.first(self.n_folds), trained, metrics)
         members: list[Member] = []
         if self.pools and len(self.units) > 1:
-            selected = self._pool(self.units).selected
+            selected = self._pool(self.units, cv=5).selected
             members = self._judge_members(selected)
         used = [each for each in members if each.weight > 0]
         if len(used) > 1:
@@ -242,15 +242,15 @@ class Planner:
         after = pool.join({each.name: each.tested.after for each in used})
         return replace(pooled, before=before, after=after)
 
-    def _pool(self, units: dict[int, list[FoldModel]]) -> Pool:
-        """Choose a pool of candidates by what they predict for held-out rows."""
+    def _pool(self, units: dict[int, list[FoldModel]], cv: int | None = None) -> Pool:
+        """Choose a pool of candidates by what they predict for held-out rows; without cv, a quick one."""
         folds, calibrator, data = self.folds, self._calibrator(), self.folds.data
         members = {
             self.name(number): (folds.join(each, calibrator, data.pairs), each)
             for number, each in units.items()
         }
         metric, groups = get_metric(CHOSEN_BY), data.pairs.rows.groups
-        return Pool.select(members, metric, range(data.k), groups)
+        return Pool.select(members, metric, range(data.k), groups, cv)
 
     def _calibrator(self) -> Any:
         """Return what calibrates each candidate: one number, unless another calibrator is asked for."""

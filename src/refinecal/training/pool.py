@@ -30,6 +30,7 @@ class Pool:
         metric: Metric,
         classes: Any,
         groups: NDArray[Any] | None = None,
+        cv: int | None = 5,
     ) -> Self:
         """Choose members by what they predict for the rows held out of them, the same rows for all.
 
@@ -47,6 +48,7 @@ class Pool:
             metric=metric,
             members="raw",  # they are calibrated
             classes=classes,
+            cv=cv,
             sample_weight=np.concatenate(weights) if weights else None,
             groups=None if groups is None else groups[np.concatenate([m.places for m in models])],
         )
