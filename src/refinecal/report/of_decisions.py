@@ -21,7 +21,7 @@ MOST_TERMINAL = 8
 MOST_PAIRS = 15  # of more classes
 RARE = 0.2  # share of the rows
 MOST_RARE = 6
-MATRIX: dict[str, tuple[float, float]] = {"wide": (5.6, 5.2), "narrow": (3.6, 3.6)}
+MATRIX: Any = {"wide": (5.6, 5.2), "narrow": (3.6, 3.6)}
 CONFUSION = "Each row is predicted as its most likely class."
 RECALL = (
     "Share of the label that is predicted as it. Precision: share of the prediction that is right."
