@@ -56,6 +56,7 @@ def test_every_plain_function_is_known():
     """But for those whose number is a p-value too, and tables."""
     others = {"CalibrationTest", "Metric", "MetricTable", "per_class", "per_group"}
     others |= {"ks_test", "kuiper_test"}
+    others |= {"PrecisionRecall", "average_precision", "confusion_matrix", "precision_recall_curve"}
     known = {function.__name__ for function in OWN.values()}
     assert known == set(rc.metrics.__all__) - others
 
@@ -202,6 +203,7 @@ def test_the_page_about_metrics_says_what_is_true():
     for name in {*rc.metrics.__all__, *BUILT_IN} - {
         "CalibrationTest",
         "MetricTable",
+        "PrecisionRecall",
         "brier_refinement",
     }:
         assert name in text, name

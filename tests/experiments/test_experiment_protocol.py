@@ -208,7 +208,7 @@ def test_bad_metrics_are_refused():
 
 
 @pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("method", MODELS)
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"realmlp"}))
 def test_a_unit_is_what_its_stored_logits_say(method, k):
     dataset = made_dataset(k=k)
     unit = unit_of(method, dataset, steps=5)
@@ -342,13 +342,13 @@ def test_realmlp_is_a_method_like_the_others(k):
 
 
 def test_methods():
-    assert set(MODELS) | {"realmlp"} == set(METHODS)
+    assert set(METHODS) == {*MODELS, "realmlp"} - {"extra-trees", "random-forest"}
     assert {name: METHODS[name].max_steps for name in ("xgboost", "mlp", "realmlp")} == {
         "xgboost": 1000,
         "mlp": 256,
         "realmlp": 256,
     }
-    for name in MODELS:
+    for name in METHODS:
         assert METHODS[name].step_name == METHODS[name].model.step_name
         assert METHODS[name].params(3, 7) == METHODS[name].params(2, 7) != {}
     with pytest.raises(ValueError, match="method is 'xgbost'.*'xgboost'"):

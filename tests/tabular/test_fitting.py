@@ -599,8 +599,8 @@ def test_an_interrupt_between_two_models_ends_the_first():
     ended = []
 
     class Waits(CrossFit):
-        def count_workers(self, parts):
-            return 2
+        def share_cores(self, parts, candidate):
+            return 2, None
 
         def train(self, parts, candidate, fold):
             ended.append(self.cancel.wait(20))
