@@ -28,6 +28,7 @@ from refinecal.tabular.judgement import describe_delivered, describe_pool, judge
 from refinecal.tabular.planner import draw_all, fit_in_time, installed_kinds
 from refinecal.tabular.run import Run, write_model
 from refinecal.tabular.schema import Schema
+from refinecal.training import pool
 from refinecal.training.crossfit import all_classes
 from refinecal.training.rows import Rows
 
@@ -204,7 +205,7 @@ def test_there_is_always_a_result(tmp_path):
     progress = Simulated(1.0)
     found = fitted(tmp_path, progress, limit=0.001)
     assert progress.runs == ["lightgbm"]
-    assert progress.said[-1].startswith("No time for logistic, extra-trees")
+    assert progress.said[-1].startswith("Later, if there is time: logistic, extra-trees")
     assert len(found.delivered) == 1
     assert found.data.everything is None
     assert found.final.after.shape == (48, 3)
@@ -393,3 +394,51 @@ def test_metrics_are_compared_for_the_best_candidate_and_not_for_the_pool(found)
         row_losses(y, found.outcomes[name].after).mean() for name in ("refinement", "log_loss")
     ]
     assert ways["log_loss"].difference_after.mean == pytest.approx(losses[0] - losses[1])
+
+
+# ---- groups, and what goes wrong late ---------------------------------------------------------------------
+
+
+def test_groups_stay_together_when_members_are_chosen(tmp_path, monkeypatch):
+    """Places of held-out rows are those of the whole table, of which test rows are a part."""
+    seen, original = [], pool.select_ensemble
+    monkeypatch.setattr(
+        pool, "select_ensemble", lambda *a, **k: seen.append(k["groups"]) or original(*a, **k)
+    )
+    table = mixed(240)
+    options = Options(**FAST, folds=3)
+    schema = Schema.infer(table, "kind", drop=["weight"], group="family")
+    data = prepare(table, schema, options)
+    assert data.test.n > 0
+    work = FitFolder(tmp_path / "work")
+    work.open(plan(data, options), False)
+    found = fit_in_time(data, options, work, NullProgress(), Clock())
+    units = found.members[0].units
+    families = np.array(table["family"].to_pylist())[
+        np.concatenate([each.places for each in units])
+    ]
+    pairs = set(zip(seen[-1].tolist(), families.tolist(), strict=True))
+    assert len(pairs) == len(np.unique(seen[-1])) == len(np.unique(families))  # one for one
+
+
+def test_kinds_that_came_too_late_are_trained_if_time_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(planner, "FIRST_SHARE", 0.0)
+    progress = Simulated(0.01)
+    found = fitted(tmp_path, progress, limit=1000.0)
+    assert "Later, if there is time: logistic, extra-trees." in progress.said
+    assert {member.name for member in found.members} == set(KINDS)
+
+
+def test_kinds_that_fail_on_a_later_fold_keep_the_first(tmp_path, monkeypatch):
+    train = planner.TableFolds.train
+
+    def fails(self, parts, candidate, fold):
+        if fold > 0:
+            raise ValueError("unlucky fold")
+        return train(self, parts, candidate, fold)
+
+    monkeypatch.setattr(planner.TableFolds, "train", fails)
+    with pytest.warns(RuntimeWarning, match="is skipped: unlucky fold"):
+        found = fitted(tmp_path)
+    assert len(found.units) == 1
+    assert np.isfinite(found.chosen.after).all()

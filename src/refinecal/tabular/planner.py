@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -249,8 +250,7 @@ class Planner:
             self.name(number): (folds.join(each, calibrator, data.pairs), each)
             for number, each in units.items()
         }
-        metric, groups = get_metric(CHOSEN_BY), data.pairs.rows.groups
-        return Pool.select(members, metric, range(data.k), groups, cv)
+        return Pool.select(members, get_metric(CHOSEN_BY), range(data.k), data.pairs.rows, cv)
 
     def _calibrator(self) -> Any:
         """Return what calibrates each candidate: one number, unless another calibrator is asked for."""
@@ -280,7 +280,8 @@ class Planner:
             self._train_other_folds(number, later)
         others = [number for number in sorted(self.units, key=self.seconds) if number not in kept]
         used = self._find_used()  # fewer to train again than were planned for
-        for number in [*others, *range(self.n_kinds, len(self.folds.candidates))]:
+        others += [number for number in kinds if number not in self.units]
+        for number in [*others, *range(self.n_kinds, n_candidates)]:
             later = self._retraining([*used, number])
             n_left = self.n_folds - len(self.units.get(number, []))
             if self.total([number], n_left) + later <= clock.left:
@@ -323,7 +324,7 @@ class Planner:
             loading = LOADING.get(self.folds.candidates[number].kind, 0.0) * self.start
             if self.units and share < WORTHWHILE + loading:
                 missed = ", ".join(map(self.name, range(number, self.n_kinds)))
-                self.say(f"No time for {missed}.")
+                self.say(f"Later, if there is time: {missed}.")
                 return
             seconds = min(2 * share, most) if self.units else end - clock.now()
             found = self.train(self.folds.data.pairs, number, [0], seconds)
@@ -383,7 +384,8 @@ class Planner:
                 return
             found = self.train(self.folds.data.pairs, number, wave, left)
             if not found:
-                del self.units[number]
+                if not units or len(self.units) > 1:  # the only one keeps the folds that it has
+                    del self.units[number]
                 return
             units.extend(found)
 
@@ -437,10 +439,10 @@ class Planner:
         self.folds.progress.say(text)
 
     def seconds(self, number: int) -> float:
-        """Return how long one training run of a candidate takes, from its others or those of its kind."""
+        """Return how long one training run of a candidate takes, as its others, those of its kind, or all."""
         kind, candidates = self.folds.candidates[number].kind, self.folds.candidates
-        alike = [found for n, found in self.units.items() if candidates[n].kind == kind]
-        units = self.units.get(number) or [unit for found in alike for unit in found]
+        alike = {n: found for n, found in self.units.items() if candidates[n].kind == kind}
+        units = self.units.get(number) or list(chain(*(alike or self.units).values()))
         return float(np.mean([unit.seconds for unit in units])) if units else 0.0
 
     def speed(self, number: int) -> int:

@@ -14,6 +14,7 @@ from refinecal.calibrators.base import Calibrator
 from refinecal.ensembles import SelectedEnsemble, select_ensemble
 from refinecal.metrics import Metric
 from refinecal.training.crossfit import Ensemble, FoldModel
+from refinecal.training.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,12 @@ class Pool:
         members: Mapping[str, tuple[Ensemble, Sequence[FoldModel]]],
         metric: Metric,
         classes: Any,
-        groups: NDArray[Any] | None = None,
+        rows: Rows | None = None,
         cv: int | None = 5,
     ) -> Self:
         """Choose members by what they predict for the rows held out of them, the same rows for all.
 
-        ``groups`` are those of the whole table, of which no fold of the cross-validation splits one.
+        ``rows`` are those that the folds were cut from; no fold of the cross-validation splits their groups.
         """
         stack = {
             name: np.concatenate(ensemble.predict_held_out(models, metric.name))
@@ -42,6 +43,11 @@ class Pool:
         }
         models = next(iter(members.values()))[1]
         weights = [model.weights for model in models if model.weights is not None]
+        groups = None
+        if rows is not None and rows.groups is not None and rows.places is not None:
+            order = np.argsort(rows.places)
+            places = np.concatenate([model.places for model in models])
+            groups = rows.groups[order[np.searchsorted(rows.places, places, sorter=order)]]
         selected = select_ensemble(
             np.concatenate([model.y for model in models]),
             stack,
@@ -50,7 +56,7 @@ class Pool:
             classes=classes,
             cv=cv,
             sample_weight=np.concatenate(weights) if weights else None,
-            groups=None if groups is None else groups[np.concatenate([m.places for m in models])],
+            groups=groups,
         )
         used = dict(zip(selected.names, selected.weights, strict=True))
         return cls({n: each for n, (each, _) in members.items() if used[n] > 0}, selected)

@@ -447,8 +447,8 @@ class EstimatorFolds(CrossFit):
             names[name] = names.get(name, 0) + 1
             name += f" {names[name]}" * (names[name] > 1)
             found[name] = self.join(models, "temperature"), models
-        groups = pairs.rows.groups if isinstance(pairs, Parts) else None
-        pool = Pool.select(found, self.metric, self.classes, groups)
+        rows = pairs.rows if isinstance(pairs, Parts) else None
+        pool = Pool.select(found, self.metric, self.classes, rows)
         members = {}
         for name in sorted(pool.groups, key=pool.weights.__getitem__, reverse=True):
             models = found[name][1]
