@@ -14,6 +14,7 @@ from scipy.special import softmax
 from strategies import drawn
 
 from refinecal.evaluation import evaluate
+from refinecal.tabular.delimited import DelimitedText
 from refinecal.tabular.predictions import read_predictions, read_same_rows
 
 
@@ -152,6 +153,24 @@ def test_a_class_that_never_occurs_keeps_its_column(three, tmp_path):
         found = read_predictions(write(tmp_path / "p.csv", table(label, probs, names)), "y")
         assert found.names == tuple(names)
         assert found.labels.tolist() == np.minimum(labels, 1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "parses"),
+    [
+        (["p_0", "p_1", "p_2"], None, 1),
+        (["u", "v", "w"], ["u", "v", "w"], 1),
+        (["0", "1", "2"], None, 2),  # names that only the labels explain
+    ],
+)
+def test_a_text_is_parsed_once(names, columns, parses, three, tmp_path, monkeypatch):
+    labels, probs = three
+    path = write(tmp_path / "p.csv", table(labels, probs, names))
+    tables, read = DelimitedText.tables, []
+    monkeypatch.setattr(DelimitedText, "tables", lambda *a: read.append(a) or tables(*a))
+    found = read_predictions(path, "y", columns=columns)
+    np.testing.assert_array_equal(found.values, probs)
+    assert len(read) == parses
 
 
 @pytest.mark.parametrize("columns", [["u", "v", "w"], [" u", "v ", "w"]])

@@ -598,10 +598,14 @@ def test_a_spoiled_description_is_refused(copy, change, message):
 
 
 def test_folders_that_are_no_runs_are_named(copy, tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere is not there"):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         Run.load(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="schema.json is a file, not a folder"):
         Run.load(copy / "schema.json")
+    (copy.parent / f"{copy.name}s").mkdir()  # near, too, but holds no run
+    near = rf"pass what `refinecal fit` wrote\. Did you mean '{copy.name}'\?$"
+    with pytest.raises(FileNotFoundError, match=near):
+        Run.load(copy.parent / f"{copy.name}x")
     with pytest.raises(
         FileNotFoundError, match="holds no manifest.json.* older version.*fit again"
     ):

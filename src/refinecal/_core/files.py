@@ -10,9 +10,10 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -152,6 +153,13 @@ def in_use(path: Path, doing: str) -> ValueError:
     return ValueError(f"another process is {doing}{who}: wait for it, or stop it first")
 
 
+def suggest_path(path: Path, is_candidate: Callable[[Path], bool]) -> str:
+    """Return a question about the names most like that of a path that does not exist; empty if none is."""
+    names = [each.name for each in path.parent.glob("*") if is_candidate(each)]
+    near = get_close_matches(path.name, names, 3)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
 # ---- run folders -------------------------------------------------------------------------------------------
 
 
@@ -232,9 +240,10 @@ class RunFolder:
         """Return the SHA-256 of each file, such as "fold-1/model.ubj"; no name leads out of the folder."""
         place = self.path / MANIFEST
         if not self.path.is_dir():
-            what = "a file, not a folder" if self.path.exists() else "not there"
+            what = "is a file, not a folder" if self.path.exists() else "does not exist"
+            near = suggest_path(self.path, lambda each: (each / MANIFEST).is_file())
             raise FileNotFoundError(
-                f"the run folder {self.path} is {what}: pass what {self.WRITER} wrote"
+                f"the run folder {self.path} {what}: pass what {self.WRITER} wrote.{near}"
             )
         try:
             found = json.loads(place.read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from refinecal._core.errors import needs_extra
-from refinecal._core.files import atomic_write
+from refinecal._core.files import atomic_write, suggest_path
 from refinecal._core.format import list_names
 from refinecal.tabular.delimited import DelimitedText, suspect_delimiter
 from refinecal.tabular.values import TEXTS
@@ -159,10 +159,7 @@ def _fail_path(path: Path) -> NoReturn:
         raise ValueError(f"{path} is a folder: name a file in it{some}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path} does not exist, nor does the folder {path.parent}")
-    names = [each.name for each in path.parent.iterdir() if each.is_file()]
-    near = get_close_matches(path.name, names, 3)
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise FileNotFoundError(f"{path} does not exist.{hint}")
+    raise FileNotFoundError(f"{path} does not exist.{suggest_path(path, Path.is_file)}")
 
 
 # ---- reading ---------------------------------------------------------------------------------------------

@@ -124,10 +124,14 @@ def read_predictions(
     for role, name in roles.items():
         if name is not None:
             check_column(name, source.names, role, where, LABELS if role == "target" else "")
-    table = source.read([name for name in dict.fromkeys(roles.values()) if name is not None])
-    labels, known = _read_labels(table[target], target, where)
     others = [name for name in source.names if name not in roles.values()]
+    likely = [name for name in others if _is_prediction(name, columns, logits)]
+    used = [name for name in source.names if name in roles.values()]
+    table = source.read([*used, *likely])  # at once, since text is parsed as a whole
+    labels, known = _read_labels(table[target], target, where)
     choice = choose_columns(others, known, columns, logits, where)
+    if not set(choice.columns) <= set(likely):
+        table = source.read([*used, *choice.columns])
     variants = describe_variants(choice.classes)
     if variants:
         warn(f"the classes {variants}: are they one class?", UserWarning)
@@ -139,7 +143,7 @@ def read_predictions(
         groups = np.array([*texts.values.to_pylist(), None], dtype=object)[texts.codes]
     found = Predictions(
         labels=labels,
-        values=_read_values(source.read(choice.columns), choice, logits, where),
+        values=_read_values(table, choice, logits, where),
         classes=choice.classes,
         logits=logits,
         weights=None if weight is None else _read_numbers(table, weight, where),
@@ -278,6 +282,13 @@ def _two_classes(labels: Sequence[str]) -> tuple[str, ...] | None:
         return tuple(labels)
     pair = next((pair for pair in PAIRS if len(labels) == 1 and set(labels) <= pair), None)
     return None if pair is None else tuple(sort_texts(pair))
+
+
+def _is_prediction(name: str, columns: Sequence[str] | None, logits: bool) -> bool:
+    """Return whether a column is one of those given or, if none are, may hold predictions by its name."""
+    if columns is not None:
+        return name in columns
+    return name.strip().lower() in SINGLE[logits] or any(_split_name(name, logits))
 
 
 def _order(family: dict[str, str]) -> Choice:
