@@ -185,6 +185,11 @@ def test_costs_that_make_no_sense(costs, message):
 # ---- commands ----------------------------------------------------------------------------------------------
 
 
+def test_groups_of_costs_have_one_entry_per_row():
+    with pytest.raises(ValueError, match="groups has 2 entries, but there are 3 rows"):
+        evaluate_costs([0, 1, 1], [0.1, 0.5, 0.9], (1, 4), groups=[1, 2])
+
+
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """Predictions of three classes, the last of which is rare."""

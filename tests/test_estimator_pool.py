@@ -126,6 +126,9 @@ def test_fitted_models_cannot_be_candidates():
     frozen = FrozenEstimator(LogisticRegression(max_iter=5000).fit(X_CANCER, Y_CANCER))
     with pytest.raises(ValueError, match="frozen estimator.*select_ensemble"):
         pooled(candidates=[frozen, LogisticRegression()]).fit(X_CANCER, Y_CANCER)
+    for alone in (frozen, make_pipeline(StandardScaler(), frozen), (frozen, {})):
+        with pytest.raises(ValueError, match="frozen estimator.*select_ensemble"):
+            rc.RefineThenCalibrateClassifier(candidates=[alone]).fit(X_CANCER, Y_CANCER)
 
 
 POOLED = pooled(

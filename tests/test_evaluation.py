@@ -726,6 +726,14 @@ def test_wrong_models_are_refused(models, error, message):
         compare_models([0, 1], models)
 
 
+@pytest.mark.parametrize("groups", [[1], np.arange(4), ["a", 1, "b", "a"]])
+def test_groups_of_another_length_are_refused(groups):
+    with pytest.raises(ValueError, match=f"groups has {len(groups)} entries, but there are 3 rows"):
+        paired_difference([1.0, 2.0, 3.0], [0.0, 0.0, 1.0], groups=groups)
+    n = len(groups)
+    assert paired_difference(np.arange(n), np.zeros(n), groups=groups).n == n
+
+
 def test_rows_of_a_group_count_once_in_the_error():
     """Each row written five times, in a group of its own: as sure as without the copies."""
     rng = np.random.default_rng(0)

@@ -83,6 +83,50 @@ def test_an_unused_column_changes_nothing_and_the_order_of_rows_does_not_matter(
         assert one.refinement.mean == pytest.approx(two.refinement.mean, abs=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["array", "frame"])
+def test_ties_of_predictions_do_not_make_the_order_of_rows_matter(kind):
+    X, _ = rows(300)
+    rng = np.random.default_rng(4)
+    y, weights, groups = rng.random((300, 2)), rng.uniform(0.5, 2, 300), rng.integers(60, size=300)
+    y /= y.sum(axis=1, keepdims=True)
+    X[150:], y[150:250] = X[:150], y[:100]  # ties of everything but weights and groups
+    table = pd.DataFrame(X).assign(text=np.where(X[:, 3] > 0, "up", "down"))
+
+    def importance(order):
+        given = X[order] if kind == "array" else table.iloc[order]
+        about = {"sample_weight": weights[order], "groups": groups[order]}
+        found = permutation_importance(steps, given, y[order], **about)
+        losses = {each.column: each.loss for each in found.columns}
+        return [(losses[j].mean, losses[j].standard_error) for j in range(4)]
+
+    def steps(X):  # four different predictions
+        X = np.asarray(X)[:, :4].astype(float)
+        return 0.2 + 0.2 * (X[:, 0] > 0) + 0.3 * (X[:, 1] > 0)
+
+    expected = importance(np.arange(300))
+    for order in (np.arange(300)[::-1], rng.permutation(300)):
+        np.testing.assert_allclose(importance(order), expected, atol=1e-12)
+
+
+def test_columns_of_the_same_name_are_shuffled_each(fitted):
+    model, X, y = fitted
+    table = pd.DataFrame(X, columns=["a", "a", "b", "a"])
+    found = permutation_importance(lambda table: model.predict_proba(table.to_numpy()), table, y)
+    expected = permutation_importance(*fitted)
+    rises = [[each.loss.mean for each in one.columns] for one in (found, expected)]
+    np.testing.assert_allclose(*rises, atol=1e-12)
+    names = [table.columns[each.column] for each in expected.columns]
+    assert [each.column for each in found.columns] == names
+
+
+def test_groups_are_checked_before_anything_is_predicted(fitted):
+    def predict(X):
+        raise AssertionError("too early")
+
+    with pytest.raises(ValueError, match="groups has 3 entries"):
+        permutation_importance(predict, *fitted[1:], groups=[1, 2, 3])
+
+
 def test_data_frames_of_any_types_and_named_classes():
     X, y = rows(400)
     model = LogisticRegression().fit(X, y)
@@ -114,6 +158,11 @@ def test_data_frames_of_any_types_and_named_classes():
         ({"model": 3}, "model is int: pass a fitted model with predict_proba"),
         ({"X": np.zeros(4)}, r"X has shape \(4,\)"),
         ({"columns": [9]}, "columns names 9, which X does not have"),
+        (
+            {"X": pd.DataFrame(np.zeros((600, 4)), columns=list("aabc")), "columns": ["a"]},
+            "columns names 'a', but X has 2 columns of this name",
+        ),
+        ({"groups": [1, 2]}, "groups has 2 entries, but there are 600 rows"),
         ({"n_repeats": 0}, "n_repeats is 0"),
         ({"model": lambda X: np.tile([1.0, 0.0], (len(X), 1))}, "the log loss is infinite"),
     ],

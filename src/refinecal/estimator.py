@@ -341,7 +341,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
                     "candidates sets the number of rounds, which training chooses itself: omit it, and pass "
                     "max_steps= to limit it"
                 )
-            if is_frozen(last_of(base)) and len(found) > 1:
+            if is_frozen(last_of(base)) and self.candidates is not None:
                 raise ValueError(
                     "candidates holds a frozen estimator: it cannot be trained on folds; to pool fitted "
                     "models pass their predictions to select_ensemble"

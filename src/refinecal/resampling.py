@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.arrays import to_numpy
+from refinecal._core.checks import check_group_of_rows
 from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, row_keys
 from refinecal.losses import LogLoss, ProperLoss, losses_at
@@ -100,9 +100,7 @@ def folds(
         return [(np.delete(np.arange(sample.n), test), test) for test in tests]
     if hasattr(cv, "split"):
         if groups is not None:
-            groups = to_numpy(groups, "groups").reshape(-1)
-            if len(groups) != sample.n:
-                raise ValueError(f"groups has {len(groups)} entries, but there are {sample.n} rows")
+            groups = check_group_of_rows(groups, sample.n)
         return _check_pairs(
             list(cv.split(np.zeros((sample.n, 1)), sample.labels, groups)), sample.n
         )

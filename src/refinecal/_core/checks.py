@@ -504,6 +504,17 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
     return weights
 
 
+def check_group_of_rows(given: Any, n: int) -> Array:
+    """Return the group of each row."""
+    listed = isinstance(given, list | tuple)  # whose numbers and texts NumPy makes texts
+    groups = np.asarray(given if listed else to_numpy(given, "groups")).reshape(-1)
+    if len(groups) != n:
+        raise ValueError(
+            f"groups has {len(groups)} entries, but there are {n} rows: pass one per row"
+        )
+    return groups
+
+
 def doubt_logits(logits: Array, strict: bool = False) -> None:
     """Warn of logits that look like probabilities; if ``strict``, raise unless nearly uniform.
 

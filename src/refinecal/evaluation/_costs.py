@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import to_floats
-from refinecal._core.checks import check_keywords, check_sample
+from refinecal._core.checks import check_group_of_rows, check_keywords, check_sample
 from refinecal._core.files import plain
 from refinecal._core.sample import Sample
 from refinecal.evaluation._paired import Difference, paired_difference
@@ -134,6 +134,7 @@ def evaluate_costs(
     sample = check_sample(y_true, probs, logits, sample_weight, classes)
     titles = check_titles(names, sample)
     table = check_costs(costs, sample.k)
+    groups = None if groups is None else check_group_of_rows(groups, sample.n)
     expected = sample.probs @ table
     certain = table[sample.labels] if sample.soft is None else sample.soft @ table
     weights = np.ones(sample.n) if sample.weights is None else sample.weights

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import check_threads, to_floats
-from refinecal._core.checks import check_keywords, check_number, check_sample, check_weights
+from refinecal._core.checks import (
+    check_group_of_rows,
+    check_keywords,
+    check_number,
+    check_sample,
+    check_weights,
+)
 from refinecal._core.files import plain
 from refinecal.losses import ProperLoss, get_loss, losses_at
 
@@ -136,6 +142,7 @@ def paired_difference(
         )
     weights = check_weights(sample_weight, len(a), "losses_a")
     weights = np.ones(len(a)) if weights is None else weights / weights.max()
+    groups = None if groups is None else check_group_of_rows(groups, len(a))
     gaps = np.zeros(len(a))
     np.subtract(a, b, out=gaps, where=(a != b) & (weights > 0))
     n, total = int(np.count_nonzero(weights)), float(weights.sum())
@@ -146,7 +153,7 @@ def paired_difference(
     error = math.nan
     parts = (weights * (gaps - mean))[weights > 0]
     if groups is not None:
-        places = np.unique(np.asarray(groups)[weights > 0], return_inverse=True)[1].reshape(-1)
+        places = np.unique(groups[weights > 0], return_inverse=True)[1]
         parts = np.bincount(places, parts).astype(np.float64)
     if len(parts) > 1:
         error = math.sqrt(len(parts) / (len(parts) - 1) * float((parts**2).sum())) / total

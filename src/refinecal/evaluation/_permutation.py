@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.checks import check_keywords, check_sample, check_whole
+from refinecal._core.checks import check_group_of_rows, check_keywords, check_sample, check_whole
 from refinecal._core.files import plain
 from refinecal._core.format import shorten_name
+from refinecal._core.hashing import hash_rows
 from refinecal._core.sample import Sample
 from refinecal.decomposition import Decomposition, decompose
 from refinecal.evaluation._paired import Difference, paired_difference, row_losses
@@ -126,12 +127,13 @@ def permutation_importance(
     n_repeats : int, default 5
         Permutations per column.
     random_state : int, default 0
-        The random seed. Rows are first put in the order of their predictions, so that the result does not
-        depend on theirs.
+        The random seed. Rows are first put in the order of their labels, predictions and contents, so that
+        the result does not depend on theirs.
     groups : array-like, optional
         The group of each row, if rows are not independent, for the standard errors.
     columns : sequence, optional
         The columns to shuffle, by name or, in an array, by place; by default all.
+        A name that several columns share is refused.
     progress : callable, optional
         Called with the number of predictions that are done and that of all.
 
@@ -157,6 +159,9 @@ def permutation_importance(
     X = X if hasattr(X, "iloc") else np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"X has shape {X.shape}: pass rows and columns, (n, d)")
+    if groups is not None:
+        groups = check_group_of_rows(groups, len(X))
+    names, places = _places_of(X, columns)
     if classes is None:
         classes = getattr(model, "classes_", getattr(model, "classes", None))
     about: dict[str, Any] = {"sample_weight": sample_weight, "classes": classes}
@@ -166,8 +171,7 @@ def permutation_importance(
         raise ValueError(
             "the log loss is infinite: a label has probability 0, so nothing can be worse"
         )
-    names, places = _places_of(X, columns)
-    order = np.lexsort([*sample.probs.T, sample.labels])
+    order = _order_of(X, sample, groups)
     found = []
     for n_done, (name, j) in enumerate(zip(names, places, strict=True)):
         sums = np.zeros((2, sample.n))
@@ -210,11 +214,23 @@ class _Losses:
 def _places_of(X: Any, columns: Sequence[Any] | None) -> tuple[list[Any], list[int]]:
     """Return the names of columns and their places."""
     known = list(X.columns) if hasattr(X, "columns") else list(range(X.shape[1]))
-    names = known if columns is None else list(columns)
-    for name in names:
+    if columns is None:
+        return known, list(range(len(known)))
+    for name in columns:
         if name not in known:
             raise ValueError(f"columns names {name!r}, which X does not have: it has {known}")
-    return names, [known.index(name) for name in names]
+        if known.count(name) > 1:
+            raise ValueError(
+                f"columns names {name!r}, but X has {known.count(name)} columns of this name: rename them"
+            )
+    return list(columns), [known.index(name) for name in columns]
+
+
+def _order_of(X: Any, sample: Sample, groups: Any) -> NDArray[np.int64]:
+    """Return an order of rows that depends on what they hold alone: by label, prediction, then the rest."""
+    others = (sample.soft, sample.weights, groups)
+    tables = (X, *(each.reshape(sample.n, -1) for each in others if each is not None))
+    return np.lexsort([*map(hash_rows, tables), *sample.probs.T, sample.labels])
 
 
 def _shuffle(X: Any, j: int, order: NDArray[np.int64], repeats: int, seed: int) -> Iterator[Any]:

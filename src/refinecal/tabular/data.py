@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import warn
+from refinecal._core.hashing import hash_rows
 from refinecal.tabular.schema import Schema, shorten
 from refinecal.tabular.values import describe_variants
-from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, hash_rows, hold_out, parts
+from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, hold_out, parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
