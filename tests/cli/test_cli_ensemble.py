@@ -84,6 +84,35 @@ def test_options_reach_the_library(made):
     assert found["calibrator"]["kind"] == "VectorScaling"
 
 
+def test_weights_and_groups_are_those_of_the_first_file(made):
+    run("ensemble", *FILES, "-t", "kind", "--group", "site", "-o", "e.json", "-q")
+    for name in FILES[1:]:
+        pd.read_parquet(name).drop(columns="site").to_parquet(name)
+    run("ensemble", *FILES, "-t", "kind", "--group", "site", "-o", "f.json", "-q")
+    found, expected = (rc.SelectedEnsemble.load(name) for name in ("f.json", "e.json"))
+    assert found.to_dict() == expected.to_dict()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(
+            "--metric=brier",
+            "--pool=auto",
+            "--members=raw",
+            "--max-picks=3",
+            "--bags=2",
+            "--folds=3",
+        ),
+        *("--calibrator=vector", "--weight=w", "--group=site", "--report=r.html", "--seed=1"),
+    ],
+)
+def test_options_of_choosing_contradict_apply(made, option):
+    _, err = run("ensemble", *FILES, "--apply", "e.json", "-o", "p.csv", option, code=2)
+    assert f"{option.split('=')[0]}" in err
+    assert "contradicts --apply" in " ".join(err.replace("│", " ").split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -94,6 +123,11 @@ def test_options_reach_the_library(made):
         ([*FILES, "-t", "kind", "--metric", "los"], 2, "must be one of"),
         ([*FILES, "-t", "kind", "--calibrator", "warm"], 1, "--calibrator is 'warm'"),
         ([*FILES, "--apply", "e.json"], 2, "name the file of the predictions"),
+        (
+            [*FILES, "-t", "kind", "--group", "sit"],
+            1,
+            "--group is 'sit', but forest.parquet has no",
+        ),
         ([*FILES, "--apply", "none.json", "-o", "p.csv"], 1, "none.json"),
         (["net.parquet", "--apply", "e.json", "-o", "p.csv"], 1, "are missing"),
         (["net.parquet", "--apply", "bad.json", "-o", "p.csv"], 1, "bad.json"),

@@ -87,6 +87,37 @@ def test_files_that_do_not_fit(tmp_path, content, message):
     assert message in " ".join(err.replace("│", " ").split())
 
 
+@pytest.mark.parametrize("value", ["inf", "1e-05", "0.25"])
+def test_any_number_is_written_as_toml(tmp_path, value):
+    first = json.loads(invoke(small, "table.csv", f"--part={value}")[0])
+    assert tomllib.loads(first[1])["part"] == float(value)
+    path = tmp_path / "options.toml"
+    path.write_text(first[1])
+    assert json.loads(invoke(small, "--config", path)[0]) == first
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("model", "atuo"), ("test-fraction", "abc"), ("max-steps", 0), ("folds", "few")],
+)
+def test_a_value_that_is_refused_is_told_with_its_file(tmp_path, key, value):
+    path = tmp_path / "options.toml"
+    path.write_text(f"{key} = {json.dumps(value)}")
+    _, err = run("fit", "table.csv", "-t", "y", "--config", path, code=2)
+    words = "".join(err.replace("│", " ").split())
+    assert f"--{key}" in words
+    assert f"(in{path})" in words
+    _, err = run("fit", "table.csv", "-t", "y", f"--{key}={value}", code=2)
+    assert "(in" not in err
+
+
+def test_the_file_is_not_blamed_for_the_command_line(tmp_path):
+    path = tmp_path / "options.toml"
+    path.write_text("max-steps = 3")
+    _, err = run("fit", "table.csv", "-t", "y", "--config", path, "--max-steps=0", code=2)
+    assert "(in" not in err
+
+
 def test_a_run_is_repeated_from_its_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_csv(mixed(200).drop_columns(["weight", "family"]), Path("table.csv"))

@@ -256,6 +256,49 @@ def test_pruned_trials_and_other_objectives_count(tmp_path):
     assert found.gain.n == 199
 
 
+def test_studies_and_trials_of_their_own_names_share_a_folder(tmp_path):
+    y_val = data(2)[3]
+    probs = {}
+    studies = [optuna.create_study(study_name=name) for name in ("a", "a", "b", None)]
+    for seed, study in enumerate(studies):
+
+        def objective(trial, seed=seed):
+            found = np.random.default_rng([seed, trial.number]).dirichlet([1, 1], len(y_val))
+            keep_predictions(trial, tmp_path, y_val, found)
+            keep_predictions(trial, tmp_path, y_val, found)  # again
+            probs[seed, trial.number] = found
+            return 0.0
+
+        study.optimize(objective, n_trials=2)
+    assert len(list(tmp_path.iterdir())) == 8
+    for seed, study in enumerate(studies):
+        found = ensemble_of(study, names=["first", "second"])
+        stack = {"first": probs[seed, 0], "second": probs[seed, 1]}
+        assert found.to_dict() == rc.select_ensemble(y_val, stack).to_dict()
+    with pytest.raises(ValueError, match="names"):
+        ensemble_of(studies[0], names=["first"])
+
+
+def test_a_fixed_trial_keeps_predictions_too(tmp_path):
+    trial = optuna.trial.FixedTrial({"alpha": 0.1})
+    keep_predictions(trial, tmp_path, [0, 1], [[0.5, 0.5], [0.2, 0.8]])
+    assert np.load(trial.user_attrs["predictions"])["labels"].tolist() == [0, 1]
+
+
+def test_arrays_that_are_reused_are_kept_as_they_were(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = rng.integers(2, size=50), rng.dirichlet([1, 1], 50), rng.uniform(1, 2, 50)
+    y_val, probs, weights = (each.copy() for each in arrays)
+    trial = optuna.create_study().ask()
+    monitor = TrialMonitor(trial, keep=tmp_path)
+    monitor.update(y_val, probs, sample_weight=weights)
+    y_val[:], probs[:], weights[:] = 0, 0.5, 9.0
+    monitor.finish()
+    kept = np.load(trial.user_attrs["predictions"])
+    for name, expected in zip(("labels", "probs", "sample_weight"), arrays, strict=True):
+        np.testing.assert_array_equal(kept[name], expected)
+
+
 def test_studies_without_predictions(tmp_path):
     study = optuna.create_study()
     with pytest.raises(ValueError, match="no trial of the study has kept its predictions"):
@@ -266,7 +309,8 @@ def test_studies_without_predictions(tmp_path):
         return 0.0
 
     study.optimize(objective, n_trials=1)
-    (tmp_path / "trial_0.npz").unlink()
+    (path,) = tmp_path.glob("trial_0_*.npz")
+    path.unlink()
     with pytest.raises(FileNotFoundError, match="moved or deleted"):
         ensemble_of(study)
     with pytest.raises(TypeError, match="either probs or logits"):

@@ -356,10 +356,13 @@ def test_other_troubles(tmp_path):
 
 def test_several_files_have_the_same_rows_and_classes(three, tmp_path):
     labels, probs = three
-    first = write(tmp_path / "forest.csv", table(labels, probs, ["p_0", "p_1", "p_2"], w=2.0))
+    columns = {"w": 2.0, "site": "north"}
+    first = write(tmp_path / "forest.csv", table(labels, probs, ["p_0", "p_1", "p_2"], **columns))
     other = table(labels.astype(float), probs[:, ::-1], ["2", "1", "0"])
     second = write(tmp_path / "net.v2.parquet", other)
-    found = read_same_rows([first, second], "y", weight="w")
+    found = read_same_rows([first, second], "y", weight="w", group="site")
+    assert found["forest"].groups.tolist() == ["north"] * 200
+    assert found["net"].groups is None
     assert list(found) == ["forest", "net"]
     assert found["net"].classes == found["forest"].classes
     assert found["net"].values == pytest.approx(found["forest"].values)

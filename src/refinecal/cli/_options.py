@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,6 +103,19 @@ RetryFailed = Annotated[bool, flag("--retry-failed", help=RETRY, rich_help_panel
 NoSeed = Annotated[int, typer.Option("--seed", hidden=True)]  # where nothing is random
 
 
+def refuse_given(ctx: typer.Context, names: Sequence[str], why: str) -> None:
+    """Raise if one of these parameters was given on the command line."""
+    for param in ctx.command.params:
+        if param.name in names and _source(ctx, param) == "COMMANDLINE":
+            raise typer.BadParameter(why, param_hint=param.opts[0])
+
+
+def _source(ctx: typer.Context, param: Any) -> str | None:
+    """Return where the value of a parameter comes from, such as "COMMANDLINE" or "DEFAULT_MAP"."""
+    source = ctx.get_parameter_source(param.name)
+    return None if source is None else source.name
+
+
 # ---- options in a file -------------------------------------------------------------------------------------
 
 CONFIG = (
@@ -145,6 +159,19 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+@contextmanager
+def name_config(ctx: typer.Context) -> Iterator[None]:
+    """Name the file of --config in an error about a value that it holds."""
+    try:
+        yield
+    except typer.BadParameter as error:
+        hint = error.param_hint
+        found = [each for each in ctx.command.params if each is error.param or hint in each.opts]
+        if found and _source(ctx, found[0]) == "DEFAULT_MAP":
+            error.message = f"{error.message} (in {ctx.params['config']})"
+        raise
+
+
 def write_config(ctx: typer.Context) -> str:
     """Return the options of a command as a TOML file, without those that concern one execution only."""
     lines = [f"# refinecal {ctx.info_name} --config FILE repeats this run"]
@@ -154,6 +181,7 @@ def write_config(ctx: typer.Context) -> str:
             continue
         plain = value if isinstance(value, str | int | float | tuple | list) else str(value)
         text = json.dumps(plain, ensure_ascii=False).replace("\x7f", r"\u007f")  # as TOML wants it
+        text = str(plain) if isinstance(plain, float) else text  # inf, not Infinity
         lines += [f"{key} = {text}" for key in _keys(param)]
     return "\n".join([*lines, ""])
 

@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from refinecal import __version__
+from refinecal.cli._options import name_config
 
 COMMANDS = {  # where each is, in the order of the help; theory and experiment are groups
     "fit": "fit",
@@ -48,7 +49,17 @@ class PlainHelp:
 
 
 class PlainCommand(PlainHelp, TyperCommand):
-    """A command with plain help."""
+    """A command with plain help, whose errors name the file of a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options of the command line, and of a file."""
+        with name_config(ctx):
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with name_config(ctx):
+            return super().invoke(ctx)
 
 
 class PlainGroup(PlainHelp, TyperGroup):

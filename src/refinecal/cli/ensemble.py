@@ -20,6 +20,10 @@ APPLY = "Apply this ensemble (.json) to the tables, of new rows, instead of choo
 METRIC = "Metric of the pool to optimize, such as refinement, log_loss, brier or auroc."
 GROUP = "Column of groups, which cross-validation never splits."
 BAGS = "Average over N selections, each on a bootstrap sample of the rows."
+CHOOSING = (  # options that --apply has no use for
+    *("metric", "pool", "members", "max_picks", "bags", "folds", "calibrator"),
+    *("weight", "group", "report", "seed"),
+)
 
 
 def metric_names() -> list[str]:
@@ -31,6 +35,7 @@ def metric_names() -> list[str]:
 
 @command("refinecal ensemble predictions/*.parquet --target churned -o ensemble.json")
 def ensemble(
+    ctx: typer.Context,
     predictions: Annotated[list[Path], typer.Argument(metavar="PREDICTIONS", help=PREDICTIONS)],
     target: Annotated[
         str | None,
@@ -80,6 +85,7 @@ def ensemble(
     console = Console(as_json, quiet, verbose)
     files = {"delimiter": delimiter, "decimal": decimal, "logits": logits}
     if apply is not None:
+        option.refuse_given(ctx, CHOOSING, "contradicts --apply, which chooses no ensemble")
         _apply(console, predictions, apply, out, target, files)
         return
     if target is None:
@@ -102,7 +108,13 @@ def ensemble(
         "random_state": seed,
     }
     _choose(
-        console, predictions, target, files | {"weight": weight, "by": group}, options, out, report
+        console,
+        predictions,
+        target,
+        files | {"weight": weight, "group": group},
+        options,
+        out,
+        report,
     )
 
 

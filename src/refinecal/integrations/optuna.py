@@ -3,6 +3,8 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
+from collections.abc import Sequence
+from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
@@ -118,9 +120,17 @@ class TrialMonitor(RefinementMonitor):
         """
         best = super().update(y_val, probs, logits=logits, step=step, sample_weight=sample_weight)
         if best and self.keep is not None:
-            kind, values = ("probs", probs) if logits is None else ("logits", logits)
-            copied = np.array(to_numpy(values, kind))  # frameworks may reuse the memory
-            self._kept = {"y_val": y_val, kind: copied, "sample_weight": sample_weight}
+            given = {
+                "y_val": y_val,
+                "probs": probs,
+                "logits": logits,
+                "sample_weight": sample_weight,
+            }
+            self._kept = {  # copied: frameworks may reuse the memory
+                name: np.array(to_numpy(array, name))
+                for name, array in given.items()
+                if array is not None
+            }
         if self._reports:
             self.trial.report(self.history[-1][self.metric.name], self.last_step)
         if self.prune and self.trial.should_prune():
@@ -181,8 +191,10 @@ def keep_predictions(
 ) -> None:
     """Write a trial's validation predictions to a folder, for :func:`ensemble_of`.
 
-    :class:`TrialMonitor` does so with ``keep=``; this is for objectives that train otherwise. The file is
-    ``trial_12.npz``, with ``probs`` or ``logits`` and the labels, as :func:`refinecal.post_mortem` reads.
+    :class:`TrialMonitor` does so with ``keep=``; this is for objectives that train otherwise. The file, such
+    as ``trial_12_5f0c9a1e.npz``, has ``probs`` or ``logits`` and the labels, as :func:`refinecal.post_mortem`
+    reads; its name has a hash of the study's name and the time at which the trial started, so that studies
+    may share a folder.
     """
     if (probs is None) == (logits is None):
         raise TypeError("pass either probs or logits=")
@@ -193,13 +205,17 @@ def keep_predictions(
     if sample_weight is not None:
         arrays["sample_weight"] = to_numpy(sample_weight, "sample_weight")
     Path(folder).mkdir(parents=True, exist_ok=True)
-    path = Path(folder).resolve() / f"trial_{trial.number}.npz"
+    study = getattr(getattr(trial, "study", None), "study_name", "")  # a FixedTrial has none
+    identity = blake2b(f"{study} {trial.datetime_start}".encode(), digest_size=4).hexdigest()
+    path = Path(folder).resolve() / f"trial_{trial.number}_{identity}.npz"
     with atomic_write(path) as part, part.open("wb") as file:
         np.savez(file, **arrays)
     trial.set_user_attr("predictions", str(path))
 
 
-def ensemble_of(study: Any, **options: Any) -> SelectedEnsemble:
+def ensemble_of(
+    study: Any, *, names: Sequence[str] | None = None, **options: Any
+) -> SelectedEnsemble:
     """Return an ensemble of the trials of a study whose predictions were kept.
 
     Parameters
@@ -207,14 +223,16 @@ def ensemble_of(study: Any, **options: Any) -> SelectedEnsemble:
     study : optuna.Study
         Whose objective used ``TrialMonitor(trial, keep=folder)`` or :func:`keep_predictions`. Pruned trials
         count too: Optuna stops them because they are not the best, not because they add nothing.
+    names : sequence of str, optional
+        The name of each trial with kept predictions, in the order of the trials; by default "trial 12".
     **options
         Keywords of :func:`refinecal.select_ensemble`, such as ``metric`` or ``groups``.
 
     Returns
     -------
     SelectedEnsemble
-        Whose members are called "trial 12"; for new rows, pass ``predict_proba`` a mapping from the names
-        with a positive weight to their predictions.
+        For new rows, pass ``predict_proba`` a mapping from the names with a positive weight to their
+        predictions.
 
     Examples
     --------
@@ -251,4 +269,5 @@ def ensemble_of(study: Any, **options: Any) -> SelectedEnsemble:
         raise FileNotFoundError(
             f"{gone[0]}, the predictions of a trial, is not there: it was moved or deleted since"
         )
-    return select_ensemble(None, list(paths.values()), names=list(paths), **options)
+    names = list(paths) if names is None else names
+    return select_ensemble(None, list(paths.values()), names=names, **options)

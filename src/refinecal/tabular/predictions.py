@@ -93,6 +93,7 @@ def read_predictions(
     logits: bool = False,
     weight: str | None = None,
     by: str | None = None,
+    group: str | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
     sheet: str | None = None,
@@ -113,14 +114,14 @@ def read_predictions(
         They are logits.
     weight : str, optional
         A column of sample weights.
-    by : str, optional
-        A column of subgroups.
+    by, group : str, optional
+        A column of subgroups, or of rows that belong together: one of the two.
     delimiter, decimal, sheet : str, optional
         As for :func:`refinecal.tabular.files.open_table`.
     """
     source = open_table(path, delimiter, decimal, sheet)
     where = str(source.path)
-    roles = {"target": target, "weight": weight, "by": by}
+    roles = {"target": target, "weight": weight, "by": by, "group": group}
     for role, name in roles.items():
         if name is not None:
             check_column(name, source.names, role, where, LABELS if role == "target" else "")
@@ -138,8 +139,8 @@ def read_predictions(
     if tuple(known) != choice.classes:
         labels = np.array([*map(choice.classes.index, known), -1], dtype=np.int64)[labels]
     groups = None
-    if by is not None:
-        texts = texts_of(table[by])
+    if by is not None or group is not None:
+        texts = texts_of(table[by or group])
         groups = np.array([*texts.values.to_pylist(), None], dtype=object)[texts.codes]
     found = Predictions(
         labels=labels,
@@ -154,17 +155,23 @@ def read_predictions(
 
 
 def read_same_rows(
-    paths: Sequence[str | Path], target: str, *, weight: str | None = None, **options: Any
+    paths: Sequence[str | Path],
+    target: str,
+    *,
+    weight: str | None = None,
+    group: str | None = None,
+    **options: Any,
 ) -> dict[str, Predictions]:
     """Read the predictions of several models for the same rows, by the names of their files.
 
-    Each file has the same rows in the same order. The results have the same classes in the same order, and
-    the weights of the first file. Options are as for :func:`read_predictions`.
+    Each file has the same rows in the same order. The results have the same classes in the same order;
+    weights and groups are read from the first file. Options are as for :func:`read_predictions`.
     """
     names = model_names([Path(path) for path in paths])
     found: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
-        one = read_predictions(path, target, weight=None if found else weight, **options)
+        first_only: Any = {} if found else {"weight": weight, "group": group}
+        one = read_predictions(path, target, **first_only, **options)
         if found:
             _check_same_rows(one, found[names[0]], path, paths[0])
         found[name] = one
