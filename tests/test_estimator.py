@@ -120,7 +120,7 @@ def test_the_best_step_is_the_brute_force_one():
 
 
 def hash_of(row):
-    from refinecal._core.hashing import hash_rows
+    from refinecal._core.arrays import hash_rows
 
     return hash_rows(row[None])[0]
 

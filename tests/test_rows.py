@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from refinecal._core.hashing import hash_rows
+from refinecal._core.arrays import hash_rows
 from refinecal.training.rows import Rows, concat_rows, hold_out, parts, split_folds
 
 TABLE = np.array([[0.0, 1.5], [2.0, -1.0], [0.0, 0.0], [2.0, -1.0], [np.nan, 1.0]])

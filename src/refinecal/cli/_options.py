@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -106,11 +105,11 @@ NoSeed = Annotated[int, typer.Option("--seed", hidden=True)]  # where nothing is
 def refuse_given(ctx: typer.Context, names: Sequence[str], why: str) -> None:
     """Raise if one of these parameters was given on the command line."""
     for param in ctx.command.params:
-        if param.name in names and _source(ctx, param) == "COMMANDLINE":
+        if param.name in names and source_of(ctx, param) == "COMMANDLINE":
             raise typer.BadParameter(why, param_hint=param.opts[0])
 
 
-def _source(ctx: typer.Context, param: Any) -> str | None:
+def source_of(ctx: typer.Context, param: Any) -> str | None:
     """Return where the value of a parameter comes from, such as "COMMANDLINE" or "DEFAULT_MAP"."""
     source = ctx.get_parameter_source(param.name)
     return None if source is None else source.name
@@ -157,19 +156,6 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
             )
         ctx.default_map[param.name] = values if is_list else value
     return path
-
-
-@contextmanager
-def name_config(ctx: typer.Context) -> Iterator[None]:
-    """Name the file of --config in an error about a value that it holds."""
-    try:
-        yield
-    except typer.BadParameter as error:
-        hint = error.param_hint
-        found = [each for each in ctx.command.params if each is error.param or hint in each.opts]
-        if found and _source(ctx, found[0]) == "DEFAULT_MAP":
-            error.message = f"{error.message} (in {ctx.params['config']})"
-        raise
 
 
 def write_config(ctx: typer.Context) -> str:

@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from refinecal import __version__
-from refinecal.cli._options import name_config
+from refinecal.cli._options import source_of
 
 COMMANDS = {  # where each is, in the order of the help; theory and experiment are groups
     "fit": "fit",
@@ -53,13 +53,12 @@ class PlainCommand(PlainHelp, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options of the command line, and of a file."""
-        with name_config(ctx):
+        try:
             return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        with name_config(ctx):
-            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if error.param is not None and source_of(ctx, error.param) == "DEFAULT_MAP":
+                error.message = f"{error.message} (in {ctx.params['config']})"
+            raise
 
 
 class PlainGroup(PlainHelp, TyperGroup):

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refinecal._core.arrays import hash_rows
 from refinecal._core.checks import check_group_of_rows, check_keywords, check_sample, check_whole
 from refinecal._core.files import plain
 from refinecal._core.format import shorten_name
-from refinecal._core.hashing import hash_rows
 from refinecal._core.sample import Sample
 from refinecal.decomposition import Decomposition, decompose
 from refinecal.evaluation._paired import Difference, paired_difference, row_losses

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.arrays import hash_rows
 from refinecal._core.errors import warn
-from refinecal._core.hashing import hash_rows
 from refinecal.tabular.schema import Schema, shorten
 from refinecal.tabular.values import describe_variants
 from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, hold_out, parts

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.hashing import hash_rows
+from refinecal._core.arrays import hash_rows
 
 AUTO_FOLDS = 5
 FEW = 20_000  # rows times classes: below, there is time for twice as many models
