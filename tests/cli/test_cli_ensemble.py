@@ -44,7 +44,7 @@ def test_the_ensemble_is_that_of_the_library(made, tmp_path):
     out, _ = run("ensemble", *FILES, "-t", "kind", "-o", "e.json", "--report", "r.html")
     assert max(map(len, out.splitlines())) <= 80
     assert "Leaderboard" in (tmp_path / "r.html").read_text()
-    assert "on rows that did not choose it" in " ".join(out.split())
+    assert "after temperature scaling, by cross-validation" in " ".join(out.split())
     found = rc.SelectedEnsemble.load("e.json")
     ours = rc.select_ensemble(y[:300], {name: p[:300] for name, p in stack.items()})
     np.testing.assert_allclose(found.weights, ours.weights)
@@ -82,6 +82,13 @@ def test_options_reach_the_library(made):
     assert len(found["path"]) == 4
     assert len(found["kinds"]) == 1
     assert found["calibrator"]["kind"] == "VectorScaling"
+
+
+def test_rows_without_a_group_are_refused(made):
+    table = pd.read_parquet("net.parquet").assign(site=[None, *map(str, range(299))])
+    table.to_parquet("net.parquet")
+    _, err = run("ensemble", "net.parquet", "tree.parquet", "-t", "kind", "--group", "site", code=1)
+    assert "is missing" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(
