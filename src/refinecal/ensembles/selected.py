@@ -58,8 +58,8 @@ class SelectedEnsemble:
         For each pick its ``member``, the ``value`` of the metric of the pool with it, ``cv_value``, the same
         by cross-validation (NaN without), and whether it is ``used``.
     kinds : list of dict
-        Each ``pool`` and ``members`` compared by cross-validation, and the best ``cv_value`` of each: as the best
-        of many, it is optimistic.
+        Each ``pool`` and ``members`` compared by cross-validation, and the best ``cv_value`` of each, which
+        is optimistic as the best of many.
     choice : str
         "greedy", "bagged", "best single" or "uniform".
     best_single : str
