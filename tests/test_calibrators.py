@@ -52,7 +52,7 @@ def test_columns_of_a_frame_are_matched_by_name():
     np.testing.assert_array_equal(
         scaling.predict_proba(frame[["w", "u", "v"]]), scaling.predict_proba(frame)
     )
-    with pytest.raises(ValueError, match="has the columns .* but the calibrator was fitted with"):
+    with pytest.raises(ValueError, match="has the columns .* but was fitted with"):
         scaling.predict_proba(frame.rename(columns={"u": "x"}))
     with pytest.raises(ValueError, match="none of which is a label: pass classes="):
         scaling.fit(frame, np.array(["a", "b", "c"])[rng.integers(3, size=50)])

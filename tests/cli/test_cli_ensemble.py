@@ -44,7 +44,7 @@ def test_the_ensemble_is_that_of_the_library(made, tmp_path):
     out, _ = run("ensemble", *FILES, "-t", "kind", "-o", "e.json", "--report", "r.html")
     assert max(map(len, out.splitlines())) <= 80
     assert "Leaderboard" in (tmp_path / "r.html").read_text()
-    assert "on rows that did not choose it" in " ".join(out.split())
+    assert "after temperature scaling, by cross-validation" in " ".join(out.split())
     found = rc.SelectedEnsemble.load("e.json")
     ours = rc.select_ensemble(y[:300], {name: p[:300] for name, p in stack.items()})
     np.testing.assert_allclose(found.weights, ours.weights)
@@ -111,6 +111,13 @@ def test_options_of_choosing_contradict_apply(made, option):
     _, err = run("ensemble", *FILES, "--apply", "e.json", "-o", "p.csv", option, code=2)
     assert f"{option.split('=')[0]}" in err
     assert "contradicts --apply" in " ".join(err.replace("│", " ").split())
+
+
+def test_rows_without_a_group_are_refused(made):
+    table = pd.read_parquet("net.parquet").assign(site=[None, *map(str, range(299))])
+    table.to_parquet("net.parquet")
+    _, err = run("ensemble", "net.parquet", "tree.parquet", "-t", "kind", "--group", "site", code=1)
+    assert "is missing" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,7 @@ def in_order(
         return rows
     if set(own) != set(wanted) or len(set(own)) != len(own):
         if strict:
-            raise ValueError(
-                f"{name} has the columns {own}, but the calibrator was fitted with {wanted}"
-            )
+            raise ValueError(f"{name} has the columns {own}, but was fitted with {wanted}")
         return rows
     return np.ascontiguousarray(rows[:, [own.index(name) for name in wanted]])
 

@@ -138,7 +138,9 @@ def _choose(
         first = next(iter(read.values()))
         kind = "logits" if first.logits else "stack"
         stack: Any = {kind: {name: each.values for name, each in read.items()}}
-        groups = None if first.groups is None else np.array(list(map(str, first.groups)))
+        groups = first.groups
+        if groups is not None:
+            groups = np.array([None if each is None else str(each) for each in groups], object)
         found = select_ensemble(
             np.array(first.classes)[first.labels],
             **stack,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.checks import check_keywords, check_whole
 from refinecal._core.errors import fail_choice
 from refinecal.calibrators.base import as_calibrator
-from refinecal.ensembles.choosing import Choice, Trial, choose, row_losses
+from refinecal.ensembles.choosing import Choice, Trial, choose, losses_held_out, row_losses
 from refinecal.ensembles.greedy import (
     RAW,
     Kind,
@@ -79,11 +79,11 @@ def select_ensemble(
         The number of folds. ``None``: no cross-validation; then the defaults are an arithmetic pool of raw
         members, and as many picks as are best on the given rows.
     calibrator : str or calibrator, default "temperature"
-        Of the pool.
+        Of the pool, for ``predict_proba``. ``log_loss`` and ``gain`` are after temperature scaling.
     sample_weight : array-like, optional
         Sample weights (frequency weights).
     groups : array-like, optional
-        The group of each row; folds never split one.
+        The group of each row, none missing; folds never split one.
     classes : array-like, optional
         The label of each column.
     names : sequence of str, optional
@@ -116,6 +116,7 @@ def select_ensemble(
             fail_choice(name, value, ["auto", *known])
     most, n_bags = check_whole("max_picks", max_picks), check_whole("n_bags", n_bags)
     n_folds = 0 if cv is None else check_whole("cv", cv, 2, ", or None")
+    seed = check_whole("random_state", random_state, 0)
     chosen, fitted = get_metric(metric), as_calibrator(calibrator)
     found = read_members(
         y_val,
@@ -126,14 +127,14 @@ def select_ensemble(
         classes=classes,
         names=names,
     )
-    rows = Stack(found, n_folds, random_state)
+    rows = Stack(found, n_folds, seed)
     kinds = [
         Kind(each, treatment)
         for each in (POOLS if pool == "auto" else (pool,))
         for treatment in (TREATMENTS if members == "auto" else (members,))
     ]
     choice = choose(rows, kinds, chosen, most)
-    return _finish(rows, choice, chosen, fitted, n_bags, random_state)
+    return _finish(rows, choice, chosen, fitted, n_bags, seed)
 
 
 def _finish(
@@ -143,16 +144,21 @@ def _finish(
     kind, given = choice.kind, rows.members
     pool = rows.pool(kind, None)
     picks = pick_members(pool, metric, choice.most)
-    weights, what = _weigh(pool, picks, choice, metric, n_bags, seed)
-    what = "best single" if np.count_nonzero(weights) == 1 else what
-    log_loss, gain = _compare(pool, weights, picks[0].member, what, choice)
+    if np.isnan(picks[0].value):
+        one = len(np.unique(given.labels)) == 1
+        why = "all rows have the same label" if one else "it returned NaN for every member"
+        raise ValueError(
+            f"metric {metric.name!r} cannot choose members: {why}. Pass rows for which it is a number, or "
+            "another metric"
+        )
+    weights, what, n_used = _weigh(pool, picks, choice, metric, n_bags, seed)
+    what = "best single" if weights[picks[0].member] == 1 else what
+    log_loss, gain = _compare(pool, weights, picks[0].member, what, choice, metric)
     logits = np.empty((rows.n, rows.k))
     logits[rows.order] = pool.logits(pool.weighted(weights), 1)
     fitted = calibrator.fit_logits(logits, given.y, given.weights, classes=given.classes)
-    n_used = {"uniform": 0, "bagged": 0}.get(
-        what, len(_best_start(picks[: choice.n_picks], metric))
-    )
-    path = _path(given, picks, n_used, choice.trial)
+    trial = choice.trial
+    path = _path(given, picks, n_used, None if trial is None else trial.mean())
     return SelectedEnsemble(
         names=given.names,
         weights=weights,
@@ -170,28 +176,31 @@ def _finish(
         gain=gain,
         kinds=[_summary(trial, metric) for trial in choice.trials],
         table=_table(rows, weights),
+        columns=given.columns if any(given.columns) else [],
     )
 
 
 def _weigh(
     pool: Pool, picks: list[Pick], choice: Choice, metric: Metric, n_bags: int, seed: int
-) -> tuple[NDArray[np.float64], str]:
-    """Return the weight of each member, and whether the choice is greedy, the best single, or uniform.
+) -> tuple[NDArray[np.float64], str, int]:
+    """Return the weight of each member, whether they are uniform, greedy or bagged, and the picks used.
 
-    On its own rows the ensemble is never worse than the best member.
+    What cross-validation chose is taken as it is, though another may be better on the rows that pick. Only
+    without it, these rows decide; then the ensemble is never worse on them than the best member.
     """
     m = pool.stack.m
     if choice.n_picks == 0:
-        weights, what = np.full(m, 1 / m), "uniform"
-    elif n_bags > 1 and choice.n_picks > 1:
+        return np.full(m, 1 / m), "uniform", 0
+    used = picks[: choice.n_picks]
+    if not choice.trials:
+        used = _best_start(used, metric)
+    if n_bags > 1 and choice.n_picks > 1:
         rng = np.random.default_rng(seed)
         bags = [pick_members(pool.draw(rng), metric, choice.n_picks) for _ in range(n_bags)]
-        weights, what = np.mean([_count(own, m) for own in bags], axis=0), "bagged"
-    else:
-        return _count(_best_start(picks[: choice.n_picks], metric), m), "greedy"
-    if metric.better(picks[0].value, value_of_pool(pool, weights, metric)):
-        return _count(_best_start(picks[: max(choice.n_picks, 1)], metric), m), "greedy"
-    return weights, what
+        weights = np.mean([_count(own, m) for own in bags], axis=0)
+        if choice.trials or not metric.better(picks[0].value, value_of_pool(pool, weights, metric)):
+            return weights, "bagged", 0
+    return _count(used, m), "greedy", len(used)
 
 
 def _count(picks: list[Pick], m: int) -> NDArray[np.float64]:
@@ -208,9 +217,9 @@ def _best_start(picks: list[Pick], metric: Metric) -> list[Pick]:
 
 
 def _path(
-    members: Members, picks: list[Pick], n_used: int, trial: Trial | None
+    members: Members, picks: list[Pick], n_used: int, cv_values: NDArray[np.float64] | None
 ) -> list[dict[str, Any]]:
-    values = [np.nan] * len(picks) if trial is None else trial.values[:-1].tolist()
+    values = [np.nan] * len(picks) if cv_values is None else cv_values[:-1].tolist()
     return [
         {
             "member": members.names[pick.member],
@@ -223,19 +232,24 @@ def _path(
 
 
 def _summary(trial: Trial, metric: Metric) -> dict[str, Any]:
-    best = (np.fmax if metric.greater_is_better else np.fmin).reduce(trial.values)  # ignores NaN
+    best = (np.fmax if metric.greater_is_better else np.fmin).reduce(trial.mean())  # ignores NaN
     return {"pool": trial.kind.pool, "members": trial.kind.members, "cv_value": float(best)}
 
 
 def _compare(
-    pool: Pool, weights: NDArray[np.float64], best: int, what: str, choice: Choice
+    pool: Pool,
+    weights: NDArray[np.float64],
+    best: int,
+    what: str,
+    choice: Choice,
+    metric: Metric,
 ) -> tuple[float, Difference]:
     """Return the log loss of the ensemble, and minus that of the best member, if possible cross-validated."""
-    stack, trial = pool.stack, choice.trial
+    stack = pool.stack
     each = from_tiles(stack.weights, stack.n).astype(np.float64)
-    if trial is not None:
-        place = {"best single": 0, "uniform": -1}.get(what, choice.n_picks - 1)
-        ours, theirs = trial.losses[place], trial.losses[0]
+    if choice.trials:
+        ours, theirs = losses_held_out(stack, choice.trials, metric)
+        ours = theirs if what == "best single" else ours
     else:
         alone = np.arange(stack.m) == best
         ours, theirs = (_losses_in_sample(pool, own) for own in (weights, alone.astype(float)))

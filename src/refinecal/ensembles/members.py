@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.arrays import Array, column_names, in_order, to_numpy
+from refinecal._core.arrays import Array, column_names, in_order, is_missing, to_numpy
 from refinecal._core.checks import check_sample, check_scores
 from refinecal._core.format import list_names
 from refinecal._core.sample import Sample, log_softmax, row_keys
@@ -43,6 +43,8 @@ class Members:
         Log-probabilities, smoothed where a label would be impossible, at least ``LOWEST``.
     smoothing : ndarray of shape (m,)
         The number of rows next to which a uniform prediction counts as one; 0 for none.
+    columns : list of (list of str or None)
+        The names of each member's columns in the order of the classes, where it is a table.
     """
 
     names: tuple[str, ...]
@@ -53,6 +55,7 @@ class Members:
     y: Any
     logs: list[NDArray[np.float32]]
     smoothing: NDArray[np.float64]
+    columns: list[list[str] | None]
     is_soft: bool = False
 
     @property
@@ -95,25 +98,29 @@ def read_members(
     found: list[str | None] = []
     logs: list[NDArray[np.float32]] = []
     smoothing: list[float] = []
+    named: list[list[str] | None] = []
     sample: Sample | None = None
     for number, one in enumerate(iterate(probs, logits)):
         name = one.name if names is None or number >= len(names) else names[number]
-        with _naming(_show(name, number)):
+        shown = _show(name, number)
+        with naming(shown, one.kind):
             if sample is None:
                 labels = _labels_of(one, y_val)
                 weights = one.weights if sample_weight is None else sample_weight
                 given: Any = {one.kind: one.values, "sample_weight": weights, "classes": classes}
                 sample = check_sample(labels, **given, y_name="y_val")
-                rows, columns = _Rows.of(sample, groups), column_names(one.values)
+                rows, columns = _Rows.of(sample, groups), _columns(one.values)
             elif y_val is None and one.labels is not None and not _same(one.labels, labels):
                 raise ValueError(
-                    "its labels are not those of the first: pass the same rows in order"
+                    f"member {shown!r}: its labels are not those of the first: pass the same rows in order"
                 )
             log = read_logs(one.values, one.kind, sample.n, sample.k, columns)
         log, n = smooth_impossible(log[rows.kept], rows.labels, rows.total)
         logs.append(log)
         smoothing.append(n)
         found.append(one.name)
+        own = _columns(one.values)
+        named.append(columns if own and columns and set(own) == set(columns) else own)
         del one, log  # before the next is read
     if sample is None:
         raise ValueError("stack holds no member: pass the predictions of at least one model")
@@ -127,6 +134,7 @@ def read_members(
         known[rows.labels],
         logs,
         np.array(smoothing),
+        named,
         sample.soft is not None,
     )
 
@@ -147,10 +155,16 @@ class _Rows:
     @classmethod
     def of(cls, sample: Sample, groups: Any) -> _Rows:
         if groups is not None:
-            groups = np.asarray(groups).reshape(-1)
+            groups = to_numpy(groups, "groups").reshape(-1)
             if len(groups) != sample.n:
                 raise ValueError(
                     f"groups has {len(groups)} entries, but there are {sample.n} rows: pass one per row"
+                )
+            missing = np.array([is_missing(group) for group in groups])
+            if missing.any():
+                raise ValueError(
+                    f"groups[{missing.argmax()}] is missing: drop the rows without a group, or give each of "
+                    "them a group of its own"
                 )
         rows = np.arange(sample.n)
         marked = sample.replace(logits=np.stack([rows, rows], axis=1).astype(np.float64))
@@ -234,9 +248,9 @@ def _given(stage: Stage, name: str) -> Given:
 
 
 def read_logs(
-    values: Any, kind: str, n: int | None, k: int, columns: list[Any] | None
+    values: Any, kind: str, n: int | None, k: int, columns: list[str] | None, strict: bool = False
 ) -> NDArray[np.float32]:
-    """Return the log-probabilities (n, k) of one member."""
+    """Return the log-probabilities (n, k) of one member; with ``strict``, names of columns must agree."""
     scores = check_scores(values, kind)
     if scores.shape[1] != k or (n is not None and len(scores) != n):
         wanted = f"{k} classes" if n is None else f"({n}, {k})"
@@ -244,8 +258,12 @@ def read_logs(
             f"{kind} has shape {scores.shape}, but the first member has {wanted}: every member needs the "
             "same rows and classes"
         )
-    scores = in_order(scores, column_names(values), columns, kind)
-    return to_logs(scores)
+    return to_logs(in_order(scores, _columns(values), columns, kind, strict))
+
+
+def _columns(values: Any) -> list[str] | None:
+    names = column_names(values)
+    return None if names is None else [str(name) for name in names]
 
 
 def to_logs(scores: Array) -> NDArray[np.float32]:
@@ -303,9 +321,11 @@ def _show(name: str | None, number: int) -> str:
 
 
 @contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Put the name of a member before the message of an error."""
+def naming(name: str, kind: str) -> Iterator[None]:
+    """Put the name of a member before the message of an error about its predictions."""
     try:
         yield
     except (TypeError, ValueError) as error:
+        if not str(error).startswith(kind):
+            raise
         raise type(error)(f"member {name!r}: {error}") from error

@@ -17,7 +17,7 @@ from refinecal._core.format import format_fixed, number, shorten_name, with_erro
 from refinecal._core.sample import log_softmax
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.ensembles.members import Given, iterate, read_logs, smooth_logs
+from refinecal.ensembles.members import Given, iterate, naming, read_logs, smooth_logs
 from refinecal.evaluation import Difference
 
 if TYPE_CHECKING:
@@ -58,17 +58,23 @@ class SelectedEnsemble:
         For each pick its ``member``, the ``value`` of the metric of the pool with it, ``cv_value``, the same
         by cross-validation (NaN without), and whether it is ``used``.
     kinds : list of dict
-        Each ``pool`` and ``members`` compared by cross-validation, and the best ``cv_value`` of each.
+        Each ``pool`` and ``members`` compared by cross-validation, and the best ``cv_value`` of each, which
+        is optimistic as the best of many.
     choice : str
         "greedy", "bagged", "best single" or "uniform".
     best_single : str
         The member that is best alone.
     log_loss : float
-        Of the ensemble, after calibration, by cross-validation (without, on the rows given).
+        Of the ensemble, after temperature scaling (whatever ``calibrator`` is), by cross-validation: for each
+        fold, the members, the kind of pool and the number of picks are those that are best by ``metric`` on
+        the other folds. Without cross-validation, on the rows given.
     gain : Difference
-        This log loss minus that of the best member, calibrated too; negative if the ensemble is better.
+        This log loss minus that of the best member, chosen and scaled likewise; negative if the ensemble is
+        better, and 0 if it is that member.
     table : list of dict
         Each member with its ``refinement``, ``log_loss`` and ``weight``, the best first.
+    columns : list of (list of str or None)
+        The names of the columns of each member that was a table, in the order of the classes.
     """
 
     names: tuple[str, ...]
@@ -87,6 +93,7 @@ class SelectedEnsemble:
     gain: Difference
     kinds: list[dict[str, Any]] = field(default_factory=list)
     table: list[dict[str, Any]] = field(default_factory=list)
+    columns: list[list[str] | None] = field(default_factory=list)
 
     # ---- predictions -------------------------------------------------------------------------------------
 
@@ -97,7 +104,8 @@ class SelectedEnsemble:
         ----------
         stack, logits : array-like of shape (m, n, k), mapping, or iterable
             The predictions of all members in the order of ``names``; or a mapping from names to predictions,
-            which only needs those with a positive weight.
+            which only needs those with a positive weight. Columns of tables may be in any order, but must
+            have the names that they had.
         """
         return self.calibrator.predict_proba_logits(self.pool_logits(stack, logits=logits))
 
@@ -110,7 +118,9 @@ class SelectedEnsemble:
                 continue
             needed.remove(place)
             n = None if total is None else len(total)
-            logs = read_logs(one.values, one.kind, n, len(self.classes), None)
+            columns = self.columns[place] if self.columns else None
+            with naming(self.names[place], one.kind):
+                logs = read_logs(one.values, one.kind, n, len(self.classes), columns, strict=True)
             logs = smooth_logs(logs, self.smoothing[place]).astype(np.float64)
             logs = self.betas[place] * logs
             if self.pool == "arithmetic":
@@ -157,6 +167,8 @@ class SelectedEnsemble:
         gain = with_error(self.gain.mean, self.gain.standard_error, sign="+")
         best = shorten_name(self.best_single, 20)
         lines.append(f"  log loss {number(self.log_loss, 4)}; against {best} {gain} (s.e.)")
+        rows = "by cross-validation" if self.kinds else "on the rows given"
+        lines.append(f"    (after temperature scaling, {rows})")
         lines.append(f"  {'member':{width}}  weight  refinement   log loss")
         for row in self.table:
             refinement, loss = format_fixed(row["refinement"]), format_fixed(row["log_loss"])
@@ -239,6 +251,11 @@ class SelectedEnsemble:
             raise ValueError("weights must sum to 1")
         if self.pool not in POOLS or self.members not in TREATMENTS:
             raise ValueError(f"there is no {self.pool!r} pool of {self.members!r} members")
+        if (
+            self.columns
+            and [len(each or self.classes) for each in self.columns] != [len(self.classes)] * m[0]
+        ):
+            raise ValueError("columns must name those of each class, for each member")
         if self.calibrator.classes_.tolist() != self.classes.tolist():
             raise ValueError("the calibrator has other classes")
         repr(self)

@@ -21,9 +21,10 @@ SURE = (
 UNSURE = (
     "The ensemble is within noise of the best single model, {best}: its log loss is lower by {gain}"
 )
-ALONE = "No ensemble is better than {best} alone"
-OUTSIDE = ", on rows that did not choose it."
-INSIDE = ", on the rows that chose it, which flatters it."
+ALONE = "No ensemble is better than {best} alone, by cross-validation."
+PICKED = "Only {best} was picked."
+OUTSIDE = ", after temperature scaling, by cross-validation."
+INSIDE = ", after temperature scaling, on the rows that chose it, which flatters it."
 MEMBER = (
     "Refinement is the log loss after temperature scaling, on all rows. Members are chosen for what they add "
     "to the others, so a member may have a weight although others are better alone."
@@ -44,7 +45,7 @@ def ensemble_page(
         Card(
             "log loss",
             number(found.log_loss, 4),
-            "by cross-validation" if found.kinds else "in sample",
+            f"after temperature scaling, {'by cross-validation' if found.kinds else 'in sample'}",
         ),
         Card("members", f"{used} of {len(found.names)}", f"{found.pool} pool, {found.members}"),
         Card("gain", number(gain, 4), f"log loss below {found.best_single}"),
@@ -77,7 +78,9 @@ def ensemble_page(
 
 def _lead(found: SelectedEnsemble) -> str:
     if found.choice == "best single":
-        return ALONE.format(best=found.best_single) + (OUTSIDE if found.kinds else INSIDE)
+        n_picks = sum(step["used"] for step in found.path)  # several may all be of one member
+        text = ALONE if found.kinds and n_picks == 1 else PICKED
+        return text.format(best=found.best_single)
     text = SURE if found.gain.high < 0 else UNSURE
     gain = with_error(-found.gain.mean, found.gain.standard_error)
     text = text.format(gain=gain, best=found.best_single)
