@@ -31,10 +31,10 @@ def test_numbers_are_those_of_the_golden_file(group):
 def tolerance(key):
     """Return the relative tolerance of a number.
 
-    Measured with kernels, NumPy and OpenBLAS restricted to the instructions of other x86-64 processors, numbers
-    move by up to 2e-6 where they are computed in float32, by 3e-9 where a solver stops or XGBoost predicts, and
-    by 1e-14 elsewhere. Two calibrators assign rows to folds in an order that the rounding of tied float32
-    scores decides: they move by up to 3%. The script ``golden_numbers.py`` compares exactly.
+    Measured with kernels, NumPy and OpenBLAS restricted to the instructions of other x86-64 processors,
+    numbers move by up to 2e-6 where they are computed in float32, by 3e-9 where a solver stops or XGBoost
+    predicts, and by 1e-14 elsewhere. Two calibrators assign rows to folds in an order that the rounding of
+    tied float32 scores decides: they move by up to 3%. The script ``golden_numbers.py`` compares exactly.
     """
     if key.startswith(FOLDS_BY_ROUNDING):
         return 0.05
