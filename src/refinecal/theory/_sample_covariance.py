@@ -20,15 +20,11 @@ Floats = NDArray[np.float64]
 FEWEST_POINTS, PER_DECADE = 24, 4  # values of z
 DEEPEST = 1e-4  # of the mean eigenvalue: z need not be smaller, unless eigenvalues are far apart
 MANY = 0.8  # features per degree of freedom, above which small eigenvalues are not resolved
-LOW, FAR = (
-    0.05,
-    1e-3,
-)  # the share of eigenvalues called low, and the factor called far below the mean
+LOW = 0.05  # part of the eigenvalues that is called low
+FAR = 1e-3  # part of the mean eigenvalue: low ones below it are called far below
 HALVINGS = 80
 ZERO = 1e-10  # of the largest eigenvalue: smaller ones are rounding errors
-UNSEEN = (
-    1e-8  # of the largest variance of a draw: smaller ones are rounding errors, up to 5e-11 of it
-)
+UNSEEN = 1e-8  # of the largest variance of a draw: rounding errors reach 5e-11 of it
 ROUNDING = 1e-24  # of the mean square: the same, if no class varies
 
 

@@ -211,7 +211,7 @@ class GainPrediction:
 
     def __repr__(self) -> str:
         best = "not determined" if isnan(self.bayes_error) else number(self.bayes_error, 3)
-        width = f"{show_level(self.level)} interval"
+        width = f"{significant(100 * self.level, 6)}% interval"
         lines = [
             self.sentence,
             f"{'chosen by':<12}{'lam':>11}{'C':>11}{width:>22}{'log loss':>10}{'calibrated':>12}",
@@ -401,7 +401,7 @@ def describe_interval(ends: Ends, level: float, more: str = "") -> str:
         return ""
     low, high = map(show_percent, ends)
     between = f"{low.rstrip('%')} to {high}" if ends[1] >= SMALLEST else "below 0.01%"
-    return f" ({show_level(level)} interval: {between}{more})"
+    return f" ({significant(100 * level, 6)}% interval: {between}{more})"
 
 
 def tabulate_choices(found: GainPrediction) -> list[list[str]]:
@@ -415,11 +415,6 @@ def tabulate_choices(found: GainPrediction) -> list[list[str]]:
         ends = "" if isnan(low) else f"{significant(low, 2)} to {significant(high, 2)}"
         rows.append(["loss" if by == "risk" else by, lam, C, ends, *cells])
     return rows
-
-
-def show_level(level: float) -> str:
-    """Return the level of an interval in percent, with as many digits as it has."""
-    return f"{significant(100 * level, 6)}%"
 
 
 def show_percent(part: float) -> str:
