@@ -352,7 +352,7 @@ def test_intervals_of_strengths_hold_those_of_other_rows(standardize):
             held.append(low <= getattr(other, name) <= high)
     assert np.mean(held) >= 0.8
     assert f"{found.C_refinement:.3g}" in repr(found)
-    assert "90 % interval" in repr(found)
+    assert "90% interval" in repr(found)
 
 
 def test_labels_may_be_texts_or_truth_values():
@@ -514,6 +514,19 @@ def test_the_order_of_rows_does_not_matter(seed, size, skewed):
     assert other.gain == one.gain
     assert other.C_risk == one.C_risk
     assert other.intervals == one.intervals
+
+
+@given(st.integers(0, 1000), st.sampled_from([(120, 25), (60, 90), (240, 30)]))
+@examples(8)
+@example(9, (120, 25))
+def test_rounding_hardly_moves_the_intervals(seed, size):
+    rng = np.random.default_rng(seed)
+    _, X, y = made(*size, seed=seed)
+    X[:, : size[1] // 2] = X[:, : size[1] // 2] > 0
+    other = X * (1 + 1e-15 * rng.normal(size=X.shape))
+    one, other = (predict_gain(each, y, n_draws=5).intervals for each in (X, other))
+    for name, ends in one.items():
+        assert other[name] == pytest.approx(ends, rel=0.01, abs=1e-5), name
 
 
 def test_sorted_rows_are_doubted_as_shuffled_ones():

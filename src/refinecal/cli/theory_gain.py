@@ -186,7 +186,7 @@ def gain_page(
     if abs(found.gain_affine - found.gain) > WORTH_SAYING:
         points.append(
             "With an intercept in the calibration (--calibrator affine), theory predicts "
-            f"{show_percent(found.gain_affine)}% less log loss."
+            f"{show_percent(found.gain_affine)} less log loss."
         )
     known = not isnan(found.intervals["C_risk"][0])
     spread = describe_interval(found.intervals["bayes_error"], found.level)

@@ -23,6 +23,7 @@ LOW = 0.05  # share of the eigenvalues that are called low
 FAR = 1e-3  # times the mean: what is called far below
 HALVINGS = 80
 ZERO = 1e-10  # of the largest eigenvalue: smaller ones are rounding errors
+UNSEEN = 1e-8  # of the largest variance of a draw: rounding errors reach 5e-11 of it
 ROUNDING = 1e-24  # of the mean square: the same, if no class varies
 
 
@@ -148,9 +149,9 @@ def transform(z: Floats, nodes: Floats, weights: Floats, ratio: float) -> Floats
 
 
 def symmetric_root(cov: Floats, scale: Floats) -> Floats:
-    """Return the symmetric square root of a covariance, which is stable under rounding."""
+    """Return the symmetric square root of a covariance, without directions that rounding decides."""
     values, vectors = np.linalg.eigh(cov / np.outer(scale, scale))
-    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    root = (vectors * np.sqrt(np.where(values > UNSEEN * values[-1], values, 0))) @ vectors.T
     return np.asarray(scale[:, None] * root)
 
 

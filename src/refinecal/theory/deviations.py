@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.format import format_signed
+from refinecal._core.format import format_signed, number, percent, significant
 from refinecal.losses import ProperLoss
 from refinecal.theory.gaussian import gaussian_decomposition
 
@@ -53,9 +53,9 @@ class Deviation(NamedTuple):
 
     def to_cells(self) -> list[str]:
         """Return a row of a table."""
-        about = [self.quantity.replace("_", " "), f"{self.lam:.3g}"]
-        values = [f"{each:.4f}" for each in (self.theory, self.expected, self.measured)]
-        return [*about, *values, f"{self.standard_error:.2g}", format_signed(self.deviation)]
+        about = [self.quantity.replace("_", " "), significant(self.lam, 3)]
+        values = [number(each, 4) for each in (self.theory, self.expected, self.measured)]
+        return [*about, *values, significant(self.standard_error, 2), format_signed(self.deviation)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +121,18 @@ class Comparison:
         largest = self.largest
         found = (
             f"the largest of {len(QUANTITIES) * len(self.lam)} deviations, of the "
-            f"{largest.quantity.replace('_', ' ')} at λ = {largest.lam:.3g}, is "
-            f"{abs(largest.deviation):.1f} standard errors"
+            f"{largest.quantity.replace('_', ' ')} at λ = {significant(largest.lam, 3)}, is "
+            f"{number(abs(largest.deviation), 1)} standard errors"
         )
         if self.holds is None:
             return (
                 f"Undecided: {self.draws} draws are too few; use {ENOUGH} or more. Only a deviation of "
-                f"{self.notable:.1f} standard errors would have counted, but {found}."
+                f"{number(self.notable, 1)} standard errors would have counted, but {found}."
             )
-        percent = f"{max(self.chance, LEAST):.1%}"
-        chance = percent if self.chance >= LEAST else f"less than {percent}"
         return (
             f"{'Within' if self.holds else 'Not within'} sampling error: {found}. Such a large deviation "
-            f"occurs by chance in {chance} of cases."
+            f"occurs by chance in {'' if self.chance >= LEAST else 'less than '}"
+            f"{percent(max(self.chance, LEAST))} of cases."
         )
 
     def columns(self) -> dict[str, list[Any]]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from refinecal._core.checks import check_whole
+from refinecal._core.format import number, percent, significant
 from refinecal.theory._sample_covariance import Summary
 from refinecal.theory._strengths import Choices, choose
 from refinecal.theory.assumptions import Assumption, check_assumptions
@@ -170,8 +171,8 @@ class GainPrediction:
         }
 
     def __repr__(self) -> str:
-        best = "not determined" if np.isnan(self.bayes_error) else f"{self.bayes_error:.3f}"
-        width = f"{100 * self.level:g}% interval"
+        best = "not determined" if isnan(self.bayes_error) else number(self.bayes_error, 3)
+        width = f"{significant(100 * self.level, 6)}% interval"
         lines = [
             self.sentence,
             f"{'chosen by':<12}{'lam':>11}{'C':>11}{width:>22}{'log loss':>10}{'calibrated':>12}",
@@ -303,6 +304,20 @@ def _make_intervals(
 
 # ---- text --------------------------------------------------------------------------------------------------
 
+VERDICTS = {
+    "unreliable": "The prediction is not reliable for these data: {why}. Theory predicts ",
+    "yes": "Worthwhile: theory predicts ",
+    "maybe": "Possibly worthwhile: theory predicts ",
+    "hardly": "Hardly worthwhile: theory predicts ",
+    "no": "Not worthwhile: theory predicts ",
+}
+EFFECTS = {
+    "none": "no difference in four digits{interval} between choosing C by refinement, then calibrating, and "
+    "choosing C by loss: log loss {usual} either way.",
+    "less": "{size} less log loss{interval} from choosing C by refinement, then calibrating, than from "
+    "choosing C by loss: {ours} instead of {usual}.",
+}
+
 
 def describe_gain(
     gain: float, ends: Ends, level: float, losses: tuple[float, float], reasons: Sequence[str]
@@ -311,31 +326,19 @@ def describe_gain(
 
     ``losses`` are those of choosing by refinement and by loss; ``reasons`` are those not to rely on it.
     """
-    ours, usual = (f"{loss:#.4g}" for loss in losses)
-    if ours == usual:
-        prediction = (
-            f"no difference in four digits{describe_interval(ends, level, ' less')} between choosing C by "
-            f"refinement, then calibrating, and choosing C by loss: log loss {usual} either way"
-        )
-    else:
-        size = f"about {show_percent(gain)}%" if gain >= SMALLEST else "less than 0.01%"
-        prediction = (
-            f"{size} less log loss{describe_interval(ends, level)} from choosing C by refinement, then "
-            f"calibrating, than from choosing C by loss: {ours} instead of {usual}"
-        )
-    if reasons:
-        why = "; ".join(reasons)
-        return (
-            f"The prediction is not reliable for these data: {why}. Theory predicts {prediction}."
-        )
+    ours, usual = map(number, losses)
+    effect = "none" if ours == usual else "less"
     low, high = (gain, gain) if isnan(ends[0]) else ends
-    if low >= WORTHWHILE:
-        verdict = "Worthwhile"
-    elif high >= WORTHWHILE:
-        verdict = "Possibly worthwhile"
-    else:
-        verdict = "Not worthwhile" if ours == usual else "Hardly worthwhile"
-    return f"{verdict}: theory predicts {prediction}."
+    verdict = "yes" if low >= WORTHWHILE else "maybe" if high >= WORTHWHILE else "hardly"
+    if verdict == "hardly" and effect == "none":
+        verdict = "no"
+    return (VERDICTS["unreliable" if reasons else verdict] + EFFECTS[effect]).format(
+        why="; ".join(reasons),
+        size=f"about {show_percent(gain)}" if gain >= SMALLEST else "less than 0.01%",
+        interval=describe_interval(ends, level, " less" * (effect == "none")),
+        ours=ours,
+        usual=usual,
+    )
 
 
 def describe_interval(ends: Ends, level: float, more: str = "") -> str:
@@ -347,8 +350,8 @@ def describe_interval(ends: Ends, level: float, more: str = "") -> str:
     if isnan(ends[0]):
         return ""
     low, high = map(show_percent, ends)
-    between = "below 0.01%" if high == "0" else f"{low} to {high}%"
-    return f" ({100 * level:g}% interval: {between}{more})"
+    between = f"{low.rstrip('%')} to {high}" if ends[1] >= SMALLEST else "below 0.01%"
+    return f" ({significant(100 * level, 6)}% interval: {between}{more})"
 
 
 def tabulate_choices(
@@ -364,10 +367,9 @@ def tabulate_choices(
 
 
 def show_percent(part: float) -> str:
-    """Return a fraction in percent, without the sign, with one decimal or two.
+    """Return a fraction in percent, with one decimal or two.
 
     >>> show_percent(0.0783), show_percent(0.0004), show_percent(1e-7)
-    ('7.8', '0.04', '0')
+    ('7.8%', '0.04%', '0%')
     """
-    value = 100 * part
-    return "0" if part < SMALLEST else f"{value:.{1 if value >= 0.1 else 2}f}"
+    return "0%" if part < SMALLEST else percent(part, 1 if part >= 0.001 else 2)
