@@ -66,6 +66,13 @@ def list_variants() -> list[str]:
     return [*ALIASES, *wrapped]
 
 
+def check_folds(given: str) -> str:
+    """Return the value of ``--folds`` if it is "auto" or a number."""
+    if given != "auto" and (not given.isdigit() or int(given) < 1):
+        raise typer.BadParameter(f"{given!r} must be auto or an integer of at least 1")
+    return given
+
+
 @command("refinecal fit churn.csv --target churned --drop customer_id")
 def fit(
     ctx: typer.Context,
@@ -103,7 +110,7 @@ def fit(
         str,
         option.choice("--calibrator", names=list_calibrators, more=list_variants, help=CALIBRATOR),
     ] = "auto",
-    folds: Annotated[str, option.number("--folds", FOLDS)] = "auto",
+    folds: Annotated[str, option.number("--folds", FOLDS, callback=check_folds)] = "auto",
     validation_fraction: Annotated[
         float,
         option.number(
@@ -149,7 +156,8 @@ def fit(
     console = Console(as_json, quiet, verbose)
     if resume and restart:
         raise typer.BadParameter("contradicts --resume: pass one of them", param_hint="--restart")
-    limits = (max_steps, patience, _folds(folds))
+    n_folds = folds if folds == "auto" else int(folds)
+    limits = (max_steps, patience, None if n_folds == 1 else n_folds)
     fractions = (validation_fraction, test_fraction)
     options = Options(model, calibrator, tune, *limits, *fractions, refit, seed, threads)
     options = replace(options, time_limit=time_limit, ensemble=ensemble)
@@ -228,17 +236,6 @@ def describe_kept(job: FitJob) -> str:
     final = 0 if job.data.everything is None else len(job.data.everything)
     total = job.request.options.tune * len(job.data.pairs) + final
     return f"resuming: {job.n_done} of {count(total, 'training run')} are done"
-
-
-def _folds(given: str) -> int | str | None:
-    """Return the value of ``--folds``: a number, "auto", or ``None`` for a single split."""
-    if given == "auto":
-        return given
-    if not given.isdigit() or int(given) < 1:
-        raise typer.BadParameter(
-            f"{given!r} must be auto or an integer of at least 1", param_hint="--folds"
-        )
-    return None if int(given) == 1 else int(given)
 
 
 def _check_resume(console: Console, request: FitRequest) -> None:
