@@ -400,23 +400,20 @@ def _invert_rows(
     corner = (turned[:k] * inverse) @ turned.T
     corner /= corner[own, own][:, None]
 
-    def rest(matrix: Floats) -> Floats:  # of a matrix with zeros on the diagonal
-        found = ((matrix @ turned) * inverse) @ turned.T
-        found -= found[own, own][:, None] * corner
-        return np.asarray(found)
-
-    back = rest(cross)
+    back = ((cross @ turned) * inverse) @ turned.T  # of a matrix with zeros on the diagonal
+    back -= back[own, own][:, None] * corner
     pivot = np.maximum(pivot - (cross * back).sum(axis=1), 0.1 * pivot + SMALL * pivot.max() + TINY)
 
     def apply(vector: Floats) -> Floats:
         matrix = vector.reshape(k, d).copy()
         first = matrix[own, own]
         matrix[own, own] = 0
-        found = rest(matrix)
+        found = ((matrix @ turned) * inverse) @ turned.T
+        found -= found[own, own][:, None] * corner
         top = (first - (cross * found).sum(axis=1)) / pivot
         found -= top[:, None] * back
         found[own, own] = top
-        return found.ravel()
+        return np.asarray(found).ravel()
 
     return _add_scale(softmax, apply) if is_flat else apply
 

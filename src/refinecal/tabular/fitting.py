@@ -227,7 +227,9 @@ def fit(
     folds = TableFolds(data, options, candidates, folder, progress, clock)
     metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
     trained = folds.train_all(data.pairs, len(candidates), len(data.pairs))
-    return folds.deliver(folds.search(data.pairs, trained, metrics), options.calibrator)
+    best = folds.search(data.pairs, trained, metrics)
+    outcomes = folds.select(best, options.calibrator)
+    return folds.deliver(outcomes, best[CHOSEN_BY][1], options.calibrator)
 
 
 def draw_candidates(options: Options) -> list[Candidate]:
@@ -253,13 +255,18 @@ class TableFolds(CrossFit):
 
     # ---- choosing ------------------------------------------------------------------------------------------
 
-    def deliver(self, best: Best, calibrator: Any, n_again: int | None = None) -> Fit:
-        """Return the fit that the best models by each metric make.
+    def deliver(
+        self,
+        outcomes: dict[str, Selection],
+        units: list[FoldModel],
+        calibrator: Any,
+        n_again: int | None = None,
+    ) -> Fit:
+        """Return the fit that delivers the chosen models.
 
         They are trained again on all rows, on all folds or the first of them, if options ask for it.
         """
-        outcomes, everything = self.select(best, calibrator), self.data.everything
-        chosen, units = outcomes[CHOSEN_BY], best[CHOSEN_BY][1]
+        chosen, everything = outcomes[CHOSEN_BY], self.data.everything
         delivered, ensemble = units, chosen.ensemble
         if everything is not None and n_again != 0:
             folds = range(len(everything))[:n_again]
@@ -313,15 +320,15 @@ class TableFolds(CrossFit):
                 ours: Any = found[CHOSEN_BY].ensemble
                 if isinstance(ours.calibrator, AutoCalibrator):
                     calibrator = AutoCalibrator(weights=ours.calibrator.weights_.tolist())
-            found[name] = seen[which] = self.select_one(name, value, units, calibrator)
+            ensemble = self.join(units, calibrator, self.data.pairs, name)
+            found[name] = seen[which] = self.select_one(name, value, units, ensemble)
         return found
 
     def select_one(
-        self, metric: str, value: float, units: list[FoldModel], calibrator: Any
+        self, metric: str, value: float, units: list[FoldModel], ensemble: Ensemble
     ) -> Selection:
         """Return what the models of a candidate say of the test rows, at the steps that a metric chose."""
         test, columns = self.data.test, range(self.data.k)
-        ensemble = self.join(units, calibrator, self.data.pairs, metric)
         steps = [each.choices[metric].step for each in units]
         choice = Selection(metric, units[0].candidate, steps, value, ensemble)
         if test is None:

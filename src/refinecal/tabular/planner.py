@@ -176,7 +176,9 @@ class Planner:
         fits = self._retraining([chosen]) <= self.clock.left
         n_again = self.n_folds if self.retrains and fits else 0
         self.clock.deadline = self.clock.now() + max(self.clock.left, LEAST)
-        found = self.folds.deliver(best, self._calibrator(), n_again)
+        calibrator = self._calibrator()
+        outcomes = self.folds.select(best, calibrator)
+        found = self.folds.deliver(outcomes, best[CHOSEN_BY][1], calibrator, n_again)
         self.clock.deadline = np.inf
         return replace(found, n_retrained=min(1, n_again))
 
@@ -225,7 +227,8 @@ class Planner:
                 row_losses(y, probs, classes=columns),
                 weights=np.concatenate(weights) if weights else None,
             )
-            tested = self.folds.select_one(CHOSEN_BY, row["refinement"], units, calibrator)
+            ensemble = self.folds.join(units, calibrator, self.folds.data.pairs)
+            tested = self.folds.select_one(CHOSEN_BY, row["refinement"], units, ensemble)
             about = (row["weight"], row["refinement"], float(loss), units, tested)
             members.append(Member(self.name(number), *about))
         return sorted(members, key=lambda each: each.refinement)

@@ -32,7 +32,7 @@ from refinecal._core.checks import (
     warn_if_features,
 )
 from refinecal._core.errors import warn
-from refinecal._core.sample import NOTHING, Sample, label_gaps, on_cpu, readonly
+from refinecal._core.sample import NOTHING, Sample, label_gaps, on_cpu
 
 MAX_BETA = math.exp(16.0)  # upper end of the paper's search interval (appendix D)
 MAX_READS = 200  # bisection of log beta alone needs about 60
@@ -377,7 +377,9 @@ class KernelReader:
         target = NOTHING if sample.soft is None else label_gaps(sample)
         weights = NOTHING if sample.weights is None else sample.weights
         arrays = (sample.logits, sample.labels, target, weights)
-        self.arrays = tuple(readonly(array) for array in arrays)
+        self.arrays = tuple(array.view() for array in arrays)
+        for array in self.arrays:  # so that one compiled loop serves all arrays
+            array.flags.writeable = False
         self.kernels = _kernels.temperature
         self.threads = 1 if sample.logits.size < THREAD_ELEMENTS else check_threads(threads)
         self.single = sample.logits.dtype == np.float32
