@@ -355,7 +355,7 @@ def _parameters(params: Mapping[str, Any]) -> str:
 
 def configuration(fit: Fit) -> str:
     """Return which parameters were chosen."""
-    kind, chosen, is_random, _ = fit.candidates[fit.chosen.candidate]
+    kind, chosen, is_random, *_ = fit.candidates[fit.chosen.candidate]
     params = _parameters(chosen)
     if not is_random:
         return f"{kind} with its default parameters{f' ({params})' if params else ''}."

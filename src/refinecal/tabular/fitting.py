@@ -73,7 +73,9 @@ class Candidate(NamedTuple):
     kind: str
     params: dict[str, Any]
     is_random: bool = False  # instead of the defaults
-    patience: int | None = None  # unless options say otherwise; by default that of its kind
+    # Unless options say otherwise; by default those of its kind.
+    patience: int | None = None
+    max_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,11 @@ class TableFolds(CrossFit):
 
     # ---- choosing ------------------------------------------------------------------------------------------
 
+    @property
+    def tracked(self) -> tuple[str, ...]:
+        """The metrics that refinement is compared with; fewer take less time, since each has a best step."""
+        return (USUAL,) if self.options.model == "auto" else TRACKED
+
     def deliver(
         self,
         outcomes: dict[str, Selection],
@@ -371,13 +378,13 @@ class TableFolds(CrossFit):
         n_judged = len(self.candidates) * len(self.data.pairs)
         number = (candidate * len(self.data.pairs) if is_judged else n_judged) + fold + 1
         total = n_judged + (0 if everything is None else len(everything))
-        kind = self.candidates[candidate].kind
+        kind, steps = self.candidates[candidate].kind, self.candidates[candidate].max_steps
         label = kind + f" {number} of {total}" * (total > 1)
         if self.n_done and number < total and self.clock.limit == np.inf:
             used = self.clock.now() - self.clock.start
             rest = used / self.n_done * (total - number + 1)
             label += f", about {duration(rest)} left" if rest >= LONG else ""
-        most = self.options.max_steps or get_model(kind).default_steps
+        most = self.options.max_steps or steps or get_model(kind).default_steps
         self.progress.start(number, label, most)
         name = f"{'candidate' if is_judged else 'delivered'}-{candidate}-fold-{fold}"
         try:
@@ -398,11 +405,11 @@ class TableFolds(CrossFit):
     ) -> TrainingRun:
         """Return what one model is trained on, with a monitor."""
         options, (rows, val) = self.options, parts[fold]
-        kind, params, _, patience = self.candidates[candidate]
+        kind, params, _, patience, _ = self.candidates[candidate]
         known = np.unique(rows.y)
         monitor = RefinementMonitor(
             CHOSEN_BY,
-            also=TRACKED if parts is self.data.pairs else (USUAL,),
+            also=self.tracked if parts is self.data.pairs else (USUAL,),
             patience=options.patience or patience or get_model(kind).default_patience,
             stop_on=(CHOSEN_BY, USUAL),
         )
@@ -426,8 +433,13 @@ class TableFolds(CrossFit):
             options.seed + fold,
             self.share_cores(parts, candidate)[1],
             report,
+            None if self.clock.limit == np.inf else self._seconds_left,
         )
         return run
+
+    def _seconds_left(self) -> float:
+        """Return how long training runs in progress may still take."""
+        return self.clock.deadline - self.clock.now()
 
     def _keep(
         self, model: TableModel, run: TrainingRun, candidate: int, fold: int, is_judged: bool

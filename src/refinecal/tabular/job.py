@@ -87,7 +87,7 @@ def open_fit(request: FitRequest) -> Iterator[FitJob]:
                 "discard it"
             )
         if request.options.model != "auto":
-            get_model(request.options.model)  # says at once if its library is missing
+            get_model(request.options.model).check_library()  # rather than once rows are read
         data = read_data(request, source)
         planned = plan(data, request.options)
         if request.resume:

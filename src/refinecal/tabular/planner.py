@@ -7,6 +7,7 @@ configurations, if asked for; and at last, if there is time, the models that are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -25,8 +26,6 @@ from refinecal.tabular.data import Data, Options
 from refinecal.tabular.fit_folder import FitFolder
 from refinecal.tabular.fitting import (
     CHOSEN_BY,
-    FEW_NUMBERS,
-    TRACKED,
     USUAL,
     Candidate,
     Fit,
@@ -42,15 +41,18 @@ from refinecal.training.pool import Pool
 from refinecal.training.spaces import draw
 from refinecal.training.trainer import DEFAULTS
 
-PACKAGES = {  # that each kind needs; the first is the best alone, then the cheap ones
+PACKAGES = {  # that each kind needs, in the order of their training
     "xgboost": ("xgboost",),
     "lightgbm": ("lightgbm",),
     "extra-trees": (),
+    "mlp": ("torch", "safetensors"),
+    "knn": (),
+    "catboost": ("catboost",),
     "logistic": (),
     "random-forest": (),
-    "catboost": ("catboost",),
-    "mlp": ("torch", "safetensors"),
 }
+BOOSTING = ("xgboost", "lightgbm", "hist-gb", "catboost")
+MANY_CLASSES = 8  # with more, boosting comes last: it grows a tree per class
 INSTEAD = ("hist-gb", "lightgbm")  # much like each other
 # Those of Holzmueller et al. (2024), "Better by Default", where the libraries' own are worse.
 TUNED: dict[str, dict[str, Any]] = {
@@ -75,8 +77,34 @@ TUNED: dict[str, dict[str, Any]] = {
         "one_hot_max_size": 15,
         "leaf_estimation_iterations": 1,
     },
+    "mlp": {
+        "n_layers": 3,
+        "learning_rate": 3e-3,
+        "dropout": 0.1,
+        "n_frequencies": 16,
+        "schedule": "cosine",
+    },
 }
-PATIENCE = {"logistic": 4, "mlp": 16}  # their last steps take longest, and are rarely the best
+# The second configuration of each kind, meant to differ from the first; the others are random.
+SECOND: dict[str, dict[str, Any]] = {
+    "xgboost": {
+        "learning_rate": 0.06,
+        "max_depth": 9,
+        "min_child_weight": 4,
+        "subsample": 0.7,
+        "colsample_bynode": 0.3,
+    },
+    "lightgbm": {**TUNED["lightgbm"], "extra_trees": True, "num_leaves": 80, "learning_rate": 0.07},
+    "catboost": {**TUNED["catboost"], "depth": 5, "l2_leaf_reg": 3.0, "random_strength": 1.5},
+    "extra-trees": {"max_features": 0.7},
+    "random-forest": {"max_features": 0.4, "min_samples_leaf": 3},
+    "knn": {"scaling": "standard"},
+    "mlp": {**TUNED["mlp"], "n_frequencies": 0, "dropout": 0.25, "hidden_size": 384},
+}
+MORE = 6  # configurations of each kind that are tried at most if time is left,
+BETTER, IN_VAIN = 1e-3, 5  # as long as one of so many lowers refinement by this part
+PATIENCE = {"logistic": 4}  # its last steps take longest, and are rarely the best
+STEPS = {"mlp": 40}  # after which its schedule ends
 FIRST_SHARE = 0.35  # of the time for the first fold of all kinds
 LOADING = {"mlp": 1.5}  # times the start of the command that it takes to import the library
 MOST_SHARE, MOST_RATIO = (
@@ -100,16 +128,23 @@ def installed_kinds() -> list[str]:
     return kinds if INSTEAD[1] in kinds else [INSTEAD[0], *kinds]
 
 
-def draw_all(options: Options) -> list[Candidate]:
+def draw_all(options: Options, k: int = 2) -> list[Candidate]:
     """Return the candidates: each kind with its defaults, then random ones, of each kind in turn."""
     if options.model != "auto":
         return draw_candidates(options)
     rng, kinds = np.random.default_rng(options.seed), installed_kinds()
+    if k > MANY_CLASSES:
+        kinds.sort(key=BOOSTING.__contains__)
+    n_turns = options.tune if options.time_limit is None else max(options.tune, MORE)
+
+    def params(kind: str, turn: int) -> dict[str, Any]:
+        if turn == 0:
+            return TUNED.get(kind, {})
+        return SECOND[kind] if turn == 1 and kind in SECOND else draw(kind, rng)
+
     return [
-        Candidate(
-            kind, draw(kind, rng) if turn else TUNED.get(kind, {}), turn > 0, PATIENCE.get(kind)
-        )
-        for turn in range(options.tune)
+        Candidate(kind, params(kind, turn), turn > 0, PATIENCE.get(kind), STEPS.get(kind))
+        for turn in range(n_turns)
         for kind in kinds
     ]
 
@@ -130,7 +165,7 @@ def fit_in_time(
     start = clock.elapsed - clock.before
     # A machine that starts slowly reports slowly.
     clock.reserve = max(REPORT_SECONDS, 1.3 * start) + held_out * data.k / REPORT_CELLS
-    folds = TableFolds(data, options, draw_all(options), folder, progress, clock)
+    folds = TableFolds(data, options, draw_all(options, data.k), folder, progress, clock)
     return Planner(folds, start).fit()
 
 
@@ -150,7 +185,7 @@ class Planner:
     def fit(self) -> Fit:
         """Train, choose, deliver."""
         self.search()
-        metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
+        metrics = [get_metric(name) for name in (CHOSEN_BY, *self.folds.tracked)]
         trained = [units for _, units in sorted(self.units.items())]
         best = self.folds.search(self.folds.data.pairs.first(self.n_folds), trained, metrics)
         members: list[Member] = []
@@ -282,14 +317,8 @@ class Planner:
             later = self.total(kept[place + 1 :], self.n_folds - 1) + self._retraining(kept)
             self._train_other_folds(number, later)
         others = [number for number in sorted(self.units, key=self.seconds) if number not in kept]
-        used = self._find_used()  # fewer to train again than were planned for
         others += [number for number in kinds if number not in self.units]
-        for number in [*others, *range(self.n_kinds, n_candidates)]:
-            later = self._retraining([*used, number])
-            n_left = self.n_folds - len(self.units.get(number, []))
-            if self.total([number], n_left) + later <= clock.left:
-                self._train_other_folds(number, later)
-                used = self._find_used()
+        self._train_more([*others, *range(self.n_kinds, n_candidates)])
         self.n_folds = min(self.n_folds, max(map(len, self.units.values())))
         short = [number for number, units in self.units.items() if len(units) < self.n_folds]
         if short:
@@ -299,15 +328,37 @@ class Planner:
             self.say(f"There was time for {n_whole} of {n_candidates} configurations.")
         self.units = {n: each[: self.n_folds] for n, each in self.units.items() if n not in short}
 
-    def _find_used(self) -> list[int]:
-        """Return the candidates that would be delivered now: the members of the pool, or the best one."""
+    def _train_more(self, numbers: Sequence[int]) -> None:
+        """Train other candidates as long as there is time, of kinds that are of use, until they no longer help."""
+        used, value = self._find_used()  # fewer to train again than were planned for
+        in_vain = 0
+        for number in numbers:
+            is_new = number >= self.n_kinds
+            kinds = {self.folds.candidates[each].kind for each in used}
+            if is_new and self.pools and self.folds.candidates[number].kind not in kinds:
+                continue
+            later = self._retraining([*used, number])
+            if self.rest([number], self.n_folds) + later > self.clock.left:
+                continue
+            self._train_other_folds(number, later)
+            used, after = self._find_used()
+            if is_new and self.folds.options.tune == 1:
+                in_vain = 0 if after < (1 - BETTER) * value else in_vain + 1
+                if in_vain == IN_VAIN:
+                    return
+            value = after
+
+    def _find_used(self) -> tuple[list[int], float]:
+        """Return the candidates that would be delivered now, the members of the pool or the best one, and its
+        refinement."""
         whole = {n: units for n, units in self.units.items() if len(units) >= self.n_folds}
         if len(whole) > 1 and self.pools:
-            weights = self._pool(whole).weights
-            return [number for number in whole if weights[self.name(number)] > 0]
-        return sorted(whole, key=lambda n: np.mean([u.choices[CHOSEN_BY].value for u in whole[n]]))[
-            :1
-        ]
+            pool = self._pool(whole)
+            used = [number for number in whole if pool.weights[self.name(number)] > 0]
+            return used, float(pool.selected.path[-1]["value"])
+        values = {n: float(np.mean([u.choices[CHOSEN_BY].value for u in whole[n]])) for n in whole}
+        best = sorted(values, key=values.__getitem__)[:1]
+        return best, min(values.values(), default=np.inf)
 
     def _limit_rows(self) -> None:
         """Train on fewer rows if there is no time to learn from all of them."""
@@ -318,22 +369,23 @@ class Planner:
             self.say(f"Models are trained on {count(int(most), 'row')}: there is no time for more.")
 
     def _train_first_folds(self) -> None:
-        """Train each kind on the first fold, which also shows how long that takes."""
-        clock, n_runs = self.clock, len(self.folds.data.pairs) * (1 + self.again)
+        """Train each kind on as many folds as are trained at once, which also shows how long that takes."""
+        clock, pairs = self.clock, self.folds.data.pairs
         end = clock.now() + clock.left * (FIRST_SHARE if self.n_kinds > 1 else 1)
-        most = clock.left / n_runs * MOST_SHARE  # so that no kind takes the time of the others
+        most = 0.0  # so that no kind takes the time of the others
         for number in range(self.n_kinds):
             share = (end - clock.now()) / (self.n_kinds - number)
+            wave = range(len(pairs))[: self.speed(number)]
             loading = LOADING.get(self.folds.candidates[number].kind, 0.0) * self.start
             if self.units and share < WORTHWHILE + loading:
                 missed = ", ".join(map(self.name, range(number, self.n_kinds)))
                 self.say(f"Later, if there is time: {missed}.")
                 return
-            seconds = min(2 * share, most) if self.units else end - clock.now()
-            found = self.train(self.folds.data.pairs, number, [0], seconds)
-            if found and not self.units:
-                most = max(most, MOST_RATIO * found[0].seconds)
+            n_waves = math.ceil(len(pairs) / len(wave)) * (1 + self.again)
+            most = max(most, clock.left / n_waves * MOST_SHARE)
+            found = self.train(pairs, number, wave, min(2 * share, most))
             if found:
+                most = max(most, MOST_RATIO * found[0].seconds * (not self.units))
                 self.units[number] = found
 
     def _choose_folds(self) -> list[int]:
@@ -344,22 +396,25 @@ class Planner:
         def find_most(again: float) -> int:
             """Return how many folds there is time for, 0 if not even for the first of them again."""
             needed = (
-                (n, self.total(kept, n - 1) + again * self.total(kept, n))
-                for n in range(most, 0, -1)
+                (n, self.rest(kept, n) + again * self.total(kept, n)) for n in range(most, 0, -1)
             )
             return next((n for n, seconds in needed if seconds <= left), 0)
 
         value = self._value_of_first_fold(kept)
         while find_most(self.again) < most and len(kept) > 1:
-            without = self._value_of_first_fold(kept[:-1])
-            if without > (1 + WORTH) * value:
+            worse = {
+                number: self._value_of_first_fold([each for each in kept if each != number]) - value
+                for number in kept
+            }
+            least = min(kept, key=lambda number: worse[number] / max(self.seconds(number), 1e-3))
+            if worse[least] > WORTH * value:
                 break
-            kept.pop()
+            kept.remove(least)
         self.n_folds = find_most(self.again)
         self.retrains = self.again > 0 and self.n_folds >= min(ENOUGH_FOLDS, most)
         if not self.retrains:
             self.n_folds = max(1, find_most(0.0))
-        seconds, retraining = self.total(kept, self.n_folds - 1), self._retraining(kept)
+        seconds, retraining = self.rest(kept, self.n_folds), self._retraining(kept)
         if seconds + retraining == 0:
             return kept
         self.say(
@@ -381,7 +436,7 @@ class Planner:
         """Train a candidate on the folds that it lacks, as long as they fit before what comes later."""
         units = self.units.setdefault(number, [])
         while len(units) < self.n_folds:
-            wave = range(len(units), self.n_folds)[: max(1, self.speed(number))]
+            wave = range(len(units), self.n_folds)[: self.speed(number)]
             left = self.clock.left - later
             if self.seconds(number) > left:
                 return
@@ -449,15 +504,19 @@ class Planner:
         return float(np.mean([unit.seconds for unit in units])) if units else 0.0
 
     def speed(self, number: int) -> int:
-        """Return how many models of a small table are trained at once; a large one keeps all cores busy."""
+        """Return how many models are trained at once."""
         pairs = self.folds.data.pairs
         self.folds.at_once = None
-        return self.folds.share_cores(pairs, number)[0] if pairs.rows.X.size < FEW_NUMBERS else 1
+        return self.folds.share_cores(pairs, number)[0]
 
     def total(self, numbers: Sequence[int], n_runs: int) -> float:
         """Return how long so many training runs of each of these candidates take."""
         waves = [-(-n_runs // self.speed(number)) for number in numbers]
         return sum(n * self.seconds(number) for n, number in zip(waves, numbers, strict=True))
+
+    def rest(self, numbers: Sequence[int], n_folds: int) -> float:
+        """Return how long it takes to train these candidates on the folds that they lack."""
+        return sum(self.total([n], max(0, n_folds - len(self.units.get(n, [])))) for n in numbers)
 
     def _retraining(self, numbers: Sequence[int]) -> float:
         """Return how long it takes to train again on all rows: all members of a pool, else the best."""

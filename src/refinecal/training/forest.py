@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from refinecal._kernels.trees import add_votes
 from refinecal.training.encoding import Arrays, to_matrix
-from refinecal.training.predictions import Predictions, smooth
+from refinecal.training.predictions import logits_of_votes
 from refinecal.training.table_model import TableModel, read_npz, to_npz
 from refinecal.training.trainer import TrainingRun
 
@@ -65,7 +65,7 @@ class ForestModel(TableModel):
                 forest.fit(rows, run.rows.y, sample_weight=run.rows.weights)
                 parts.append(Votes.of(forest.estimators_[n:], k))
                 parts[-1].add(rows_val, 0, PER_ROUND, votes)
-                yield _to_logits(votes, n_val)
+                yield logits_of_votes(votes, n_val)
 
         run.follow(rounds())
         return cls(Votes.join(parts), rows.shape[1], n_val)
@@ -78,7 +78,7 @@ class ForestModel(TableModel):
         votes = np.zeros((len(rows), self.n_classes))
         for step in steps:
             self.trees.add(rows, first, step * PER_ROUND, votes)
-            found[step], first = _to_logits(votes, self.n_val), step * PER_ROUND
+            found[step], first = logits_of_votes(votes, self.n_val), step * PER_ROUND
         return found
 
     def _to_bytes(self, step: int) -> bytes:
@@ -178,10 +178,3 @@ def _round_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
 
 def _matrix(X: pd.DataFrame) -> NDArray[np.float32]:
     return to_matrix(X).astype(np.float32)
-
-
-def _to_logits(votes: NDArray[np.float64], n_val: int) -> NDArray[np.float64]:
-    """Return logits, or log-odds of two classes, from sums of shares."""
-    shares = Predictions("probs", votes / votes.sum(axis=1, keepdims=True), "votes")
-    logits = smooth(shares, n_val).logits
-    return np.asarray(logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits)

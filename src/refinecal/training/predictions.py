@@ -219,3 +219,10 @@ def smooth(found: Predictions, n: int) -> Predictions:
         return found
     k = 2 if found.values.ndim == 1 else found.values.shape[1]
     return found._replace(values=n / (n + 1) * found.values + 1 / (n + 1) / k)
+
+
+def logits_of_votes(votes: NDArray[np.float64], n_val: int) -> NDArray[np.float64]:
+    """Return logits, or log-odds of two classes, from sums of votes; no vote does not mean impossible."""
+    shares = Predictions("probs", votes / votes.sum(axis=1, keepdims=True), "votes")
+    logits = smooth(shares, n_val).logits
+    return np.asarray(logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits)

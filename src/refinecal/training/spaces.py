@@ -102,6 +102,7 @@ SPACES: dict[str, dict[str, Draw]] = {
         "min_samples_leaf": _log_integer(1, 20),
         "max_features": _uniform(0.1, 0.8),
     },
+    "knn": {"scaling": _choice("standard", "quantile")},  # steps go through the sizes
     "logistic": {"scaling": _choice("standard", "quantile")},  # steps go through the penalties
     "mlp": {
         "learning_rate": _log_uniform(1e-4, 1e-2),

@@ -28,6 +28,7 @@ _CLASSES = {
     "hist-gb": ("hist_gb", "HistGradientBoostingModel"),
     "extra-trees": ("forest", "ExtraTreesModel"),
     "random-forest": ("forest", "RandomForestModel"),
+    "knn": ("neighbors", "NeighborsModel"),
     "logistic": ("logistic_path", "LogisticModel"),
     "mlp": ("mlp", "MLPModel"),
     "realmlp": ("realmlp", "RealMLPModel"),
@@ -39,6 +40,7 @@ FILES = {  # the file in which each is saved, known without importing its librar
     "hist-gb": "model.npz",
     "extra-trees": "model.npz",
     "random-forest": "model.npz",
+    "knn": "model.npz",
     "logistic": "model.npz",
     "mlp": "model.safetensors",
 }
@@ -78,6 +80,11 @@ class TableModel(ABC):
 
     def __init_subclass__(cls) -> None:
         cls.file_name = FILES.get(getattr(cls, "name", ""), "")
+
+    @classmethod
+    def check_library(cls) -> None:
+        """Raise if what trains the model is not installed; predictions may need less."""
+        return
 
     @classmethod
     def train(cls, run: TrainingRun) -> Self:

@@ -65,6 +65,7 @@ class TrainingRun:
     seed: int = 0
     n_threads: int | None = None
     on_step: Callable[[int], None] | None = None  # for a progress bar
+    seconds_left: Callable[[], float] | None = None  # if there is a deadline, after which it ends
     step: int = 0  # how many were shown
 
     def follow(self, steps: Iterable[Predictions | NDArray[Any]]) -> bool:
