@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -39,6 +39,7 @@ CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and early stopping
 FEW_NUMBERS = 200_000  # cells of a table for which one thread is enough
 MOST_NUMBERS = 100_000_000  # cells of the tables of all models that are trained at once
 LONG = 30.0  # seconds: a shorter rest is not worth announcing
+TRAINING_SHARE = 0.9  # of the time of a run; predictions and files take the rest
 FEW_ROWS = 50  # too few to measure how far models disagree, or how a loss changes
 TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
@@ -189,7 +190,8 @@ class Fit:
         self, units: list[FoldModel], parts: Parts, ensemble: Ensemble | Pool
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64] | None]:
         """Return the loss of each row that was held out of one model, its place, and its weight."""
-        n, k = parts.n_first, self.data.k
+        k, groups = self.data.k, [ensemble] if isinstance(ensemble, Ensemble) else ensemble.groups.values()
+        n = min(parts.n_first, *(len(each.known) for each in groups))
         probs = ensemble.predict_held_out(units, CHOSEN_BY, n)
         y = np.concatenate([unit.y for unit in units[:n]])
         weights = [unit.weights for unit in units[:n] if unit.weights is not None]
@@ -252,7 +254,7 @@ class TableFolds(CrossFit):
     progress: Progress
     clock: Clock
     most_rows: int | None = None  # that a model is trained on,
-    at_once: int | None = None  # and models that are trained at once, at most
+    folds: Sequence[int] = ()  # that are trained one after the other until the clock's deadline
     n_done: int = field(default=0, init=False)  # training runs of this process
 
     # ---- choosing ------------------------------------------------------------------------------------------
@@ -363,7 +365,7 @@ class TableFolds(CrossFit):
         """Return how many models to train at once, and how many threads each gets (None: the default)."""
         numbers, n_threads = parts.rows.X.size, self.options.n_threads
         cores, is_small = check_threads(n_threads), numbers < FEW_NUMBERS
-        most = self.at_once or len(parts)
+        most = len(self.folds) or len(parts)
         n_workers = min(cores, most, len(parts), max(1, MOST_NUMBERS // max(1, numbers)))
         kind = get_model(self.candidates[candidate].kind)
         if not kind.frees_the_interpreter or n_workers == 1:
@@ -379,7 +381,7 @@ class TableFolds(CrossFit):
         number = (candidate * len(self.data.pairs) if is_judged else n_judged) + fold + 1
         total = n_judged + (0 if everything is None else len(everything))
         kind, steps = self.candidates[candidate].kind, self.candidates[candidate].max_steps
-        label = kind + f" {number} of {total}" * (total > 1)
+        label = kind + f" {number} of {total}" * (total > 1 and self.clock.limit == np.inf)
         if self.n_done and number < total and self.clock.limit == np.inf:
             used = self.clock.now() - self.clock.start
             rest = used / self.n_done * (total - number + 1)
@@ -390,8 +392,10 @@ class TableFolds(CrossFit):
         try:
             found = self.folder.load(name)
             if found is None:
+                trained = get_model(kind)
+                trained.check_library()  # which may take a second, the first time
                 start, run = self.clock.now(), self._new_run(parts, candidate, fold, number, most)
-                model = get_model(kind).train(run)
+                model = trained.train(run)
                 unit = self._keep(model, run, candidate, fold, is_judged)
                 unit = replace(unit, seconds=self.clock.now() - start)
                 found = self.folder.keep(unit, name, self.clock.elapsed)
@@ -414,11 +418,13 @@ class TableFolds(CrossFit):
             stop_on=(CHOSEN_BY, USUAL),
         )
 
+        deadline = self._deadline(parts, candidate, fold)
+
         def report(step: int) -> None:
             if self.cancel.is_set():
                 raise Cancelled
             self.progress.step(number, step, monitor.history[-1])
-            if self.clock.now() >= self.clock.deadline:
+            if self.clock.now() >= deadline:
                 run.max_steps = step  # and the best step until now is taken
 
         if self.most_rows is not None:
@@ -433,13 +439,16 @@ class TableFolds(CrossFit):
             options.seed + fold,
             self.share_cores(parts, candidate)[1],
             report,
-            None if self.clock.limit == np.inf else self._seconds_left,
+            None if deadline == np.inf else lambda: deadline - self.clock.now(),
         )
         return run
 
-    def _seconds_left(self) -> float:
-        """Return how long training runs in progress may still take."""
-        return self.clock.deadline - self.clock.now()
+    def _deadline(self, parts: Any, candidate: int, fold: int) -> float:
+        """Return until when a run may take, so that the folds that wait for it get their share."""
+        now, end = self.clock.now(), self.clock.deadline
+        behind = self.folds[self.folds.index(fold) :] if fold in self.folds else [fold]
+        n_waves = -(-len(behind) // self.share_cores(parts, candidate)[0])
+        return end if end == np.inf else now + TRAINING_SHARE * (end - now) / n_waves
 
     def _keep(
         self, model: TableModel, run: TrainingRun, candidate: int, fold: int, is_judged: bool

@@ -26,6 +26,7 @@ from refinecal.tabular.data import Data, Options
 from refinecal.tabular.fit_folder import FitFolder
 from refinecal.tabular.fitting import (
     CHOSEN_BY,
+    FEW_ROWS,
     USUAL,
     Candidate,
     Fit,
@@ -95,23 +96,32 @@ SECOND: dict[str, dict[str, Any]] = {
         "colsample_bynode": 0.3,
     },
     "lightgbm": {**TUNED["lightgbm"], "extra_trees": True, "num_leaves": 80, "learning_rate": 0.07},
-    "catboost": {**TUNED["catboost"], "depth": 5, "l2_leaf_reg": 3.0, "random_strength": 1.5},
+    "catboost": {"learning_rate": 0.06, "depth": 6, "boosting_type": "Plain"},
     "extra-trees": {"max_features": 0.7},
     "random-forest": {"max_features": 0.4, "min_samples_leaf": 3},
     "knn": {"scaling": "standard"},
+    "logistic": {"scaling": "quantile"},
     "mlp": {**TUNED["mlp"], "n_frequencies": 0, "dropout": 0.25, "hidden_size": 384},
 }
+SMALL = ("logistic", "knn")  # have two configurations
 MORE = 6  # configurations of each kind that are tried at most if time is left,
 BETTER, IN_VAIN = 1e-3, 5  # as long as one of so many lowers refinement by this part
 PATIENCE = {"logistic": 4}  # its last steps take longest, and are rarely the best
-STEPS = {"mlp": 40}  # after which its schedule ends
+STEPS = {"extra-trees": 15, "random-forest": 15, "logistic": 12}  # the folds are averaged
+EPOCHS = 15, 40  # of a network, whose schedule ends then; within these, as many as have
+WAVES = 1000  # columns times their frequencies, at most
+EPOCH_ROWS = 250_000  # rows times the square root of the number of classes
+FEWEST_AGAIN = 2  # folds of a member that is trained again on all rows
 FIRST_SHARE = 0.35  # of the time for the first fold of all kinds
 LOADING = {"mlp": 1.5}  # times the start of the command that it takes to import the library
 MOST_SHARE, MOST_RATIO = (
     0.5,
     2.5,
 )  # of the time on all folds, or of the first kind's, for any other kind
-WORTH = 0.01  # a slow kind that lowers refinement by this part is worth fewer folds
+WORTH = 0.003  # a kind that lowers refinement by this part is worth fewer folds
+SHORTEST = 0.6  # part of the time of the first run that is enough for another
+LEAST_SLACK = 1.2  # by which runs may be longer than the first one
+CHEAP = 0.15  # part of the time that is left for a kind that the first folds have no use for
 ENOUGH_FOLDS = (
     3  # of each member that is trained again on all rows; else the tested models are delivered
 )
@@ -128,8 +138,8 @@ def installed_kinds() -> list[str]:
     return kinds if INSTEAD[1] in kinds else [INSTEAD[0], *kinds]
 
 
-def draw_all(options: Options, k: int = 2) -> list[Candidate]:
-    """Return the candidates: each kind with its defaults, then random ones, of each kind in turn."""
+def draw_all(options: Options, shape: tuple[int, int] = (0, 0), k: int = 2) -> list[Candidate]:
+    """Return the candidates: each kind with its defaults, then with others, of each kind in turn."""
     if options.model != "auto":
         return draw_candidates(options)
     rng, kinds = np.random.default_rng(options.seed), installed_kinds()
@@ -138,14 +148,19 @@ def draw_all(options: Options, k: int = 2) -> list[Candidate]:
     n_turns = options.tune if options.time_limit is None else max(options.tune, MORE)
 
     def params(kind: str, turn: int) -> dict[str, Any]:
-        if turn == 0:
-            return TUNED.get(kind, {})
-        return SECOND[kind] if turn == 1 and kind in SECOND else draw(kind, rng)
+        found = TUNED.get(kind, {}) if turn == 0 else SECOND.get(kind, {})
+        found = found if turn < 2 else draw(kind, rng, near=True)
+        if "n_frequencies" in found:  # which take time for each column
+            most = WAVES // max(1, shape[1])
+            found = {**found, "n_frequencies": min(found["n_frequencies"], most)}
+        return found
 
+    steps = {"mlp": int(np.clip(EPOCH_ROWS * math.sqrt(k) / max(1, shape[0]), *EPOCHS)), **STEPS}
     return [
-        Candidate(kind, params(kind, turn), turn > 0, PATIENCE.get(kind), STEPS.get(kind))
+        Candidate(kind, params(kind, turn), turn > 0, PATIENCE.get(kind), steps.get(kind))
         for turn in range(n_turns)
         for kind in kinds
+        if turn < 2 or kind not in SMALL
     ]
 
 
@@ -165,7 +180,9 @@ def fit_in_time(
     start = clock.elapsed - clock.before
     # A machine that starts slowly reports slowly.
     clock.reserve = max(REPORT_SECONDS, 1.3 * start) + held_out * data.k / REPORT_CELLS
-    folds = TableFolds(data, options, draw_all(options, data.k), folder, progress, clock)
+    folds = TableFolds(
+        data, options, draw_all(options, data.pairs.rows.X.shape, data.k), folder, progress, clock
+    )
     return Planner(folds, start).fit()
 
 
@@ -226,18 +243,17 @@ class Planner:
         n_retrained, everything = 0, folds.data.everything
         for each in used:
             units, tested = each.units, each.tested
-            groups[each.name] = tested.ensemble  # type: ignore[assignment]  # of one candidate
+            groups[each.name] = replace(tested.ensemble, beta=1.0)  # type: ignore[arg-type]
             number = tested.candidate
-            if (
-                everything is not None
-                and self.retrains
-                and self._retraining([number]) <= self.clock.left
-            ):
-                found = self.train(everything, number, range(self.n_folds), self.clock.left)
+            n_waves = max(self.clock.left, 0.0) / max(self.again * self.seconds(number), LEAST / 100)
+            n = int(min(self.n_folds, n_waves * self.speed(number)))
+            if everything is not None and self.retrains and n >= min(FEWEST_AGAIN, self.n_folds):
+                found = self.train(everything, number, range(n), self.clock.left)
                 if found:
                     units, n_retrained = found, n_retrained + 1
                     judged = (tested, each.units)
-                    groups[each.name] = folds.join(units, calibrator, everything, tested=judged)
+                    joined = folds.join(units, calibrator, everything, tested=judged)
+                    groups[each.name] = replace(joined, beta=1.0)
             delivered += units
         if self.retrains and n_retrained < len(used):
             self.say(f"No time to train {len(used) - n_retrained} of {len(used)} members again.")
@@ -245,7 +261,8 @@ class Planner:
         outcomes = folds.select(best, calibrator)
         pooled = self._judge_pool(selected, members, outcomes[CHOSEN_BY])
         about = (best[CHOSEN_BY][1], outcomes, folds.history, delivered)
-        parts = (folds.data, folds.options, folds.candidates, *about, Pool(groups, selected))
+        pool = replace(pooled.ensemble, groups=groups)  # type: ignore[type-var]
+        parts = (folds.data, folds.options, folds.candidates, *about, pool)
         return Fit(*parts, pooled, tuple(members), n_retrained)
 
     def _judge_members(self, selected: SelectedEnsemble) -> list[Member]:
@@ -272,14 +289,19 @@ class Planner:
         self, selected: SelectedEnsemble, members: Sequence[Member], best: Selection
     ) -> Selection:
         """Return what the pool says of the test rows."""
-        used = [each for each in members if each.weight > 0]
-        pool = Pool({each.name: each.tested.ensemble for each in used}, selected)  # type: ignore[misc]
-        pooled = replace(best, metric="ensemble", ensemble=pool)
-        if self.folds.data.test is None:
-            return pooled
+        used, test = [each for each in members if each.weight > 0], self.folds.data.test
+        groups = {each.name: replace(each.tested.ensemble, beta=1.0) for each in used}  # type: ignore[arg-type]
+        pool = Pool(groups, selected)
+        if test is None:
+            return replace(best, metric="ensemble", ensemble=pool)
+        k = self.folds.data.k
+        logits = {each.name: [u.test_logits(CHOSEN_BY, k) for u in each.units] for each in used}
+        if test.n_used >= FEW_ROWS:
+            n = sum(len(unit.y) for unit in used[0].units)
+            pool = pool.sharpen(logits, test.weights, n)
         before = np.sum([each.weight * np.asarray(each.tested.before) for each in used], axis=0)
-        after = pool.join({each.name: each.tested.after for each in used})
-        return replace(pooled, before=before, after=after)
+        after = pool.predict_proba(chain(*logits.values()))
+        return replace(best, metric="ensemble", ensemble=pool, before=before, after=after)
 
     def _pool(self, units: dict[int, list[FoldModel]], cv: int | None = None) -> Pool:
         """Choose a pool of candidates by what they predict for held-out rows; without cv, a quick one."""
@@ -312,13 +334,18 @@ class Planner:
         self._train_first_folds()
         if not self.units:
             raise ValueError("no model can be trained on these rows: see the warnings")
-        kept = self._choose_folds()
+        kept, used = self._choose_folds()
+        kept = sorted(kept, key=[*used, *kept].index)  # the heaviest first
         for place, number in enumerate(kept):
-            later = self.total(kept[place + 1 :], self.n_folds - 1) + self._retraining(kept)
-            self._train_other_folds(number, later)
-        others = [number for number in sorted(self.units, key=self.seconds) if number not in kept]
-        others += [number for number in kinds if number not in self.units]
-        self._train_more([*others, *range(self.n_kinds, n_candidates)])
+            again = self._retraining(used)
+            needed = self.rest(kept[place:], self.n_folds) + again
+            slack = max(LEAST_SLACK, clock.left / needed) if needed else 1.0
+            later = self.rest(kept[place + 1 :], self.n_folds) + again
+            self._train_other_folds(number, later, slack)
+        others = sorted(
+            (n for n in kinds if not self._is_whole(n)), key=lambda n: (n not in used, self._worth(n))
+        )
+        self._train_more([*others, *range(self.n_kinds, n_candidates)], used)
         self.n_folds = min(self.n_folds, max(map(len, self.units.values())))
         short = [number for number, units in self.units.items() if len(units) < self.n_folds]
         if short:
@@ -328,7 +355,7 @@ class Planner:
             self.say(f"There was time for {n_whole} of {n_candidates} configurations.")
         self.units = {n: each[: self.n_folds] for n, each in self.units.items() if n not in short}
 
-    def _train_more(self, numbers: Sequence[int]) -> None:
+    def _train_more(self, numbers: Sequence[int], wanted: Sequence[int]) -> None:
         """Train other candidates as long as there is time, of kinds that are of use, until they no longer help."""
         used, value = self._find_used()  # fewer to train again than were planned for
         in_vain = 0
@@ -337,8 +364,9 @@ class Planner:
             kinds = {self.folds.candidates[each].kind for each in used}
             if is_new and self.pools and self.folds.candidates[number].kind not in kinds:
                 continue
-            later = self._retraining([*used, number])
-            if self.rest([number], self.n_folds) + later > self.clock.left:
+            later, needed = self._retraining([*used, number]), self.rest([number], self.n_folds)
+            most = self.clock.left - later
+            if needed > (most if is_new or number in wanted else min(most, CHEAP * self.clock.left)):
                 continue
             self._train_other_folds(number, later)
             used, after = self._find_used()
@@ -350,15 +378,28 @@ class Planner:
 
     def _find_used(self) -> tuple[list[int], float]:
         """Return the candidates that would be delivered now, the members of the pool or the best one, and its
-        refinement."""
-        whole = {n: units for n, units in self.units.items() if len(units) >= self.n_folds}
-        if len(whole) > 1 and self.pools:
-            pool = self._pool(whole)
-            used = [number for number in whole if pool.weights[self.name(number)] > 0]
+        refinement.
+        """
+        return self._find_used_of({n: each for n, each in self.units.items() if self._is_whole(n)})
+
+    def _is_whole(self, number: int) -> bool:
+        """Tell whether a candidate has been trained on all folds."""
+        return len(self.units.get(number, [])) >= self.n_folds
+
+    def _worth(self, number: int) -> float:
+        """Return how good a candidate is on its first fold, for its kind if it was not trained; less is better."""
+        units = self.units.get(number)
+        return units[0].choices[CHOSEN_BY].value if units else np.inf
+
+    def _find_used_of(self, units: dict[int, list[FoldModel]]) -> tuple[list[int], float]:
+        if len(units) > 1 and self.pools:
+            pool = self._pool(units)
+            weights = {number: pool.weights[self.name(number)] for number in units}
+            used = sorted((n for n in units if weights[n] > 0), key=lambda n: -weights[n])
             return used, float(pool.selected.path[-1]["value"])
-        values = {n: float(np.mean([u.choices[CHOSEN_BY].value for u in whole[n]])) for n in whole}
+        values = {n: np.mean([u.choices[CHOSEN_BY].value for u in units[n]]) for n in units}
         best = sorted(values, key=values.__getitem__)[:1]
-        return best, min(values.values(), default=np.inf)
+        return best, float(min(values.values(), default=np.inf))
 
     def _limit_rows(self) -> None:
         """Train on fewer rows if there is no time to learn from all of them."""
@@ -373,74 +414,81 @@ class Planner:
         clock, pairs = self.clock, self.folds.data.pairs
         end = clock.now() + clock.left * (FIRST_SHARE if self.n_kinds > 1 else 1)
         most = 0.0  # so that no kind takes the time of the others
+        missed: list[str] = []
         for number in range(self.n_kinds):
             share = (end - clock.now()) / (self.n_kinds - number)
             wave = range(len(pairs))[: self.speed(number)]
             loading = LOADING.get(self.folds.candidates[number].kind, 0.0) * self.start
             if self.units and share < WORTHWHILE + loading:
-                missed = ", ".join(map(self.name, range(number, self.n_kinds)))
-                self.say(f"Later, if there is time: {missed}.")
-                return
+                missed.append(self.name(number))
+                continue
             n_waves = math.ceil(len(pairs) / len(wave)) * (1 + self.again)
             most = max(most, clock.left / n_waves * MOST_SHARE)
             found = self.train(pairs, number, wave, min(2 * share, most))
             if found:
                 most = max(most, MOST_RATIO * found[0].seconds * (not self.units))
                 self.units[number] = found
+        if missed:
+            self.say(f"Later, if there is time: {', '.join(missed)}.")
 
-    def _choose_folds(self) -> list[int]:
-        """Decide on how many folds to train, and which candidates; return these, the cheapest first."""
+    def _choose_folds(self) -> tuple[list[int], list[int]]:
+        """Decide on how many folds to train, and which candidates, the cheapest first; return also those of them
+        that will probably be delivered.
+        """
         most, left = len(self.folds.data.pairs), self.clock.left
-        kept = sorted(self.units, key=self.seconds)
-
         def find_most(again: float) -> int:
             """Return how many folds there is time for, 0 if not even for the first of them again."""
             needed = (
-                (n, self.rest(kept, n) + again * self.total(kept, n)) for n in range(most, 0, -1)
+                (n, self.rest(kept, n) + again * self.total(used, n)) for n in range(most, 0, -1)
             )
             return next((n for n, seconds in needed if seconds <= left), 0)
 
-        value = self._value_of_first_fold(kept)
+        used, value = self._find_used_first(list(self.units))
+        kept = list(used)
         while find_most(self.again) < most and len(kept) > 1:
             worse = {
-                number: self._value_of_first_fold([each for each in kept if each != number]) - value
+                number: self._find_used_first([each for each in kept if each != number])[1] - value
                 for number in kept
             }
             least = min(kept, key=lambda number: worse[number] / max(self.seconds(number), 1e-3))
             if worse[least] > WORTH * value:
                 break
             kept.remove(least)
+            used, _ = self._find_used_first(kept)
         self.n_folds = find_most(self.again)
         self.retrains = self.again > 0 and self.n_folds >= min(ENOUGH_FOLDS, most)
         if not self.retrains:
             self.n_folds = max(1, find_most(0.0))
-        seconds, retraining = self.rest(kept, self.n_folds), self._retraining(kept)
+        seconds, retraining = self.rest(kept, self.n_folds), self._retraining(used)
         if seconds + retraining == 0:
-            return kept
+            return kept, used
         self.say(
             f"Plan: {', '.join(map(self.name, kept))} on {count(self.n_folds, 'fold')}, about "
             f"{duration(seconds)}"
             + f"; then on all rows, about {duration(retraining)}" * self.retrains
             + f" ({duration(max(left, 0))} left)." * (left < np.inf)
         )
-        return kept
+        return kept, used
 
-    def _value_of_first_fold(self, numbers: Sequence[int]) -> float:
-        """Return the refinement of a pool on the first fold; without a pool, that of the best candidate."""
-        if len(numbers) == 1 or not self.pools:
-            return min(self.units[number][0].choices[CHOSEN_BY].value for number in numbers)
-        pool = self._pool({number: self.units[number][:1] for number in numbers})
-        return float(pool.selected.path[-1]["value"])
+    def _find_used_first(self, numbers: Sequence[int]) -> tuple[list[int], float]:
+        """Return what would be delivered of some candidates as their first folds say, and its refinement."""
+        n = min(len(self.units[number]) for number in numbers)
+        return self._find_used_of({number: self.units[number][:n] for number in numbers})
 
-    def _train_other_folds(self, number: int, later: float) -> None:
-        """Train a candidate on the folds that it lacks, as long as they fit before what comes later."""
+    def _train_other_folds(self, number: int, later: float, slack: float = 2.0) -> None:
+        """Train a candidate on the folds that it lacks, as long as they fit before what comes later.
+
+        A run may take ``slack`` times as long as planned: if training was cut short on the first fold, more time
+        would be that of others.
+        """
         units = self.units.setdefault(number, [])
         while len(units) < self.n_folds:
             wave = range(len(units), self.n_folds)[: self.speed(number)]
             left = self.clock.left - later
-            if self.seconds(number) > left:
+            if self.seconds(number) * SHORTEST > left:
                 return
-            found = self.train(self.folds.data.pairs, number, wave, left)
+            most = slack * self.seconds(number) if self.seconds(number) else left
+            found = self.train(self.folds.data.pairs, number, wave, min(left, most))
             if not found:
                 if not units or len(self.units) > 1:  # the only one keeps the folds that it has
                     del self.units[number]
@@ -453,7 +501,7 @@ class Planner:
         """Train a candidate on some folds for at most so long; return no models if it cannot be trained."""
         least = WORTHWHILE if self.units else LEAST
         self.clock.deadline = self.clock.now() + max(seconds, least)
-        self.folds.at_once = len(folds)
+        self.folds.folds = folds
         try:
             return self.folds.train_folds(parts, number, folds, parts is self.folds.data.pairs)
         except ValueError as error:
@@ -506,7 +554,7 @@ class Planner:
     def speed(self, number: int) -> int:
         """Return how many models are trained at once."""
         pairs = self.folds.data.pairs
-        self.folds.at_once = None
+        self.folds.folds = ()
         return self.folds.share_cores(pairs, number)[0]
 
     def total(self, numbers: Sequence[int], n_runs: int) -> float:

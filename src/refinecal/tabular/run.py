@@ -98,7 +98,8 @@ class Run:
             )
         ensemble: Any = next(iter(groups.values()))
         if "pool" in found:
-            ensemble = Pool(groups, SelectedEnsemble.from_dict(found["pool"]))
+            selected = SelectedEnsemble.from_dict(found["pool"])
+            ensemble = Pool(groups, selected, found.get("beta", 1.0))
         return cls(path, found["model"], Schema.from_dict(schema), tuple(members), ensemble)
 
     def predict_proba(
@@ -190,6 +191,7 @@ def write_model(fit: Fit, folder: Path) -> None:
         groups.append({"name": name, **group} if is_pool else group)
     found: dict[str, Any] = groups[0]
     if isinstance(fit.ensemble, Pool):
-        found = {"model": "auto", "pool": fit.ensemble.selected.to_dict(), "groups": groups}
+        pool = {"pool": fit.ensemble.selected.to_dict(), "beta": fit.ensemble.beta}
+        found = {"model": "auto", **pool, "groups": groups}
     write_json(folder / CALIBRATOR, found)
     write_json(folder / SCHEMA, fit.data.schema.to_dict())

@@ -314,11 +314,7 @@ class Ensemble:
         found = average(
             (self.calibrate(each, known) for each, known in pairs), self.known, self.beta
         )
-        if self.beta is None or self.beta == 1:
-            return found
-        with np.errstate(divide="ignore"):
-            logs = self.beta * np.log(found) + (1 - self.beta) * np.log(self.frequencies)
-        return np.asarray(np.exp(log_softmax(logs)))
+        return found if self.beta is None else sharpen(found, self.beta, self.frequencies)
 
     def calibrate(self, logits: Floats, known: NDArray[np.int64]) -> Floats:
         """Return the calibrated probabilities of one model; 0 for classes that it does not know."""
@@ -361,6 +357,15 @@ class Ensemble:
             weights = np.concatenate(given)[in_both]
         both = [probs[0][in_both], probs[1][second[in_both]]]
         return Disagreement.measure(both, self.frequencies, weights)
+
+
+def sharpen(probs: Floats, beta: float, frequencies: Floats) -> Floats:
+    """Multiply the log-odds of probabilities, relative to the class frequencies, by beta."""
+    if beta == 1:
+        return probs
+    with np.errstate(divide="ignore"):
+        logs = beta * np.log(probs) + (1 - beta) * np.log(frequencies)
+    return np.asarray(np.exp(log_softmax(logs)))
 
 
 def average(

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # neighbors of each step
 MOST_ROWS = 40_000  # that can be neighbors: each new row is compared with all of them
 CHUNK = 256  # new rows that are compared at once
-NEAR = 0.1  # of the usual distance of the nearest neighbor: all that are closer count about the same
+NEAR = (
+    0.1  # of the usual distance of the nearest neighbor: all that are closer count about the same
+)
 
 
 class NeighborsModel(TableModel):

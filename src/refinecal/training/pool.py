@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Self
 
@@ -13,16 +13,21 @@ from numpy.typing import NDArray
 from refinecal.calibrators.base import Calibrator
 from refinecal.ensembles import SelectedEnsemble, select_ensemble
 from refinecal.metrics import Metric
-from refinecal.training.crossfit import Ensemble, FoldModel
+from refinecal.training.crossfit import Disagreement, Ensemble, FoldModel, sharpen
 from refinecal.training.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The members of a pool that have a weight, by name, and how they are weighted and calibrated."""
+    """The members of a pool that have a weight, by name, and how they are weighted and calibrated.
+
+    ``beta`` sharpens the pool of averages: its calibrator has only seen pools of single models, since a row is held
+    out of one model of each member.
+    """
 
     groups: Mapping[str, Ensemble]  # the models of each member, one after the other
     selected: SelectedEnsemble
+    beta: float = 1.0
 
     @classmethod
     def select(
@@ -88,7 +93,26 @@ class Pool:
 
     def join(self, probs: Mapping[str, Any]) -> NDArray[np.float64]:
         """Return the probabilities of the pool from those of its members by name."""
-        return self.selected.predict_proba(probs)
+        frequencies = next(iter(self.groups.values())).frequencies
+        return sharpen(self.selected.predict_proba(probs), self.beta, frequencies)
+
+    def sharpen(self, logits: Mapping[str, Sequence[Any]], weights: Any, n: float) -> Self:
+        """Return the pool sharpened by how far the pools of each fold's models disagree on new rows.
+
+        ``logits`` are those of the models of each member; ``n`` rows calibrate them.
+        """
+        m = min(map(len, logits.values()))
+        found = []
+        for fold in range(m):
+            models = {name: (self.groups[name], each[fold]) for name, each in logits.items()}
+            probs = {name: own.calibrate(z, own.known[fold]) for name, (own, z) in models.items()}
+            found.append(self.selected.predict_proba(probs))
+        if m == 1:
+            return self
+        frequencies = next(iter(self.groups.values())).frequencies
+        return replace(
+            self, beta=Disagreement.measure(found, frequencies, weights).sharpening(m, n)
+        )
 
     def predict_held_out(
         self, models: Sequence[FoldModel], metric: str, n: int | None = None
@@ -98,4 +122,4 @@ class Pool:
         for name, each in self.groups.items():
             own = list(islice(rest, len(each.known)))
             found.append([(name, probs) for probs in each.predict_held_out(own, metric, n)])
-        return [self.join(dict(fold)) for fold in zip(*found, strict=True)]
+        return [self.selected.predict_proba(dict(fold)) for fold in zip(*found, strict=True)]

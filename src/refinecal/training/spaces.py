@@ -20,15 +20,16 @@ __all__ = ["draw"]
 Draw = Callable[[np.random.Generator], Any]
 
 
-def draw(name: str, rng: np.random.Generator) -> dict[str, Any]:
-    """Return random parameters of a model, for ``train``.
+def draw(name: str, rng: np.random.Generator, near: bool = False) -> dict[str, Any]:
+    """Return random parameters of a model, for ``train``; if ``near``, from the narrower space of an ensemble.
 
     >>> sorted(draw("mlp", np.random.default_rng(0)))
     ['dropout', 'learning_rate', 'weight_decay']
     """
     if name not in SPACES:
         fail_choice("model", name, list(SPACES), "left out")
-    return {parameter: draw_one(rng) for parameter, draw_one in SPACES[name].items()}
+    space = NEAR.get(name, SPACES[name]) if near else SPACES[name]
+    return {parameter: draw_one(rng) for parameter, draw_one in space.items()}
 
 
 def _uniform(low: float, high: float) -> Draw:
@@ -119,5 +120,43 @@ SPACES: dict[str, dict[str, Draw]] = {
         "wd": _weighted([0.0, 2e-3, 2e-2]),
         "plr_sigma": _log_uniform(0.05, 0.5),
         "ls_eps": _weighted([0.0, 0.1]),
+    },
+}
+# Around good parameters, quick to train: for the members of an ensemble, which should differ and none be bad.
+NEAR: dict[str, dict[str, Draw]] = {
+    "xgboost": {
+        "max_depth": _integer(4, 10),
+        "learning_rate": _log_uniform(0.05, 0.15),
+        "subsample": _uniform(0.6, 1),
+        "colsample_bynode": _uniform(0.3, 0.9),
+        "min_child_weight": _log_integer(0.6, 20),
+        "lambda": _log_uniform(0.1, 10),
+    },
+    "lightgbm": {
+        "num_leaves": _log_integer(15, 128),
+        "learning_rate": _log_uniform(0.03, 0.1),
+        "bagging_freq": lambda rng: 1,
+        "bagging_fraction": _uniform(0.6, 1),
+        "feature_fraction": _uniform(0.4, 1),
+        "min_data_in_leaf": _log_integer(4, 80),
+        "extra_trees": _choice(False, True),
+    },
+    "catboost": {
+        "depth": _integer(5, 9),
+        "learning_rate": _log_uniform(0.05, 0.15),
+        "l2_leaf_reg": _log_uniform(1e-4, 10),
+        "random_strength": _log_uniform(0.3, 3),
+        "boosting_type": lambda rng: "Plain",
+    },
+    "extra-trees": {"min_samples_leaf": _log_integer(0.6, 5), "max_features": _uniform(0.3, 1)},
+    "random-forest": {"min_samples_leaf": _log_integer(0.6, 5), "max_features": _uniform(0.2, 0.7)},
+    "mlp": {
+        "n_layers": _integer(2, 5),
+        "hidden_size": _choice(192, 256, 320),
+        "learning_rate": _log_uniform(1e-3, 5e-3),
+        "dropout": _uniform(0, 0.3),
+        "weight_decay": _choice(0.0, 1e-2),
+        "n_frequencies": _choice(0, 16, 32),
+        "schedule": lambda rng: "cosine",
     },
 }
