@@ -29,7 +29,7 @@ from benchmarks.machine import with_libraries
 from benchmarks.report import targets
 from benchmarks.results import Finding, write
 from refinecal.experiments.tabular.tracking import Tracker
-from refinecal.training import mlp
+from refinecal.training import mlp, mlp_training
 from refinecal.training.encoding import Encoding
 from refinecal.training.rows import Rows
 from refinecal.training.trainer import TrainingRun
@@ -166,17 +166,20 @@ def loops(n: int, epochs: int, repeats: int, categories: bool) -> Result:
         X[f"c{j}"] = pd.Categorical(codes[:, j])
     y = rng.integers(0, 2, size=n)
     encoding = Encoding.learn(X, "quantile")
-    rows = mlp._tensors(encoding, X)
+    rows = mlp.to_batch(encoding, X)
+    numbers, positions = map(torch.from_numpy, rows)
     run = TrainingRun(
         Rows(X, y), Rows(X[:0], y[:0]), np.arange(2), rc.RefinementMonitor(), epochs, n_threads=1
     )
-    one_hot = torch.zeros((n, columns * CODES + 1)).scatter_(1, rows[1], 1.0)[:, : columns * CODES]
-    inputs, labels = torch.cat([rows[0], one_hot], dim=1), torch.from_numpy(y)
+    one_hot = torch.zeros((n, columns * CODES + 1)).scatter_(1, positions, 1.0)[
+        :, : columns * CODES
+    ]
+    inputs, labels = torch.cat([numbers, one_hot], dim=1), torch.from_numpy(y)
 
     def ours() -> None:
         random = torch.Generator().manual_seed(run.seed)
-        net = mlp._new_net(encoding, 2, mlp.DEFAULTS, random)
-        for _ in islice(mlp._epochs(net, run, mlp.DEFAULTS, rows, random), epochs):
+        net = mlp_training._new_net(encoding, 2, mlp.DEFAULTS, random)
+        for _ in islice(mlp_training._epochs(net, run, mlp.DEFAULTS, rows, random), epochs):
             pass
 
     def by_index() -> None:

@@ -18,14 +18,15 @@ from made_tables import mixed
 
 from refinecal._core.files import RunFolder
 from refinecal.evaluation import row_losses
-from refinecal.tabular import planner
+from refinecal.tabular import planner, portfolio
 from refinecal.tabular.clock import Clock, duration
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fit_folder import FitFolder
 from refinecal.tabular.fitting import Candidate, NullProgress, fit, plan, take_some
 from refinecal.tabular.job import FitRequest, leaderboard, open_fit
 from refinecal.tabular.judgement import describe_delivered, describe_pool, judge
-from refinecal.tabular.planner import draw_all, fit_in_time, installed_kinds
+from refinecal.tabular.planner import fit_in_time
+from refinecal.tabular.portfolio import draw_all, installed_kinds
 from refinecal.tabular.run import Run, write_model
 from refinecal.tabular.schema import Schema
 from refinecal.training import pool
@@ -39,7 +40,7 @@ FAST = {"model": "auto", "max_steps": 6, "patience": 6, "n_threads": 1}
 @pytest.fixture(autouse=True, scope="module")
 def _few_kinds():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planner, "PACKAGES", {kind: planner.PACKAGES[kind] for kind in KINDS})
+        patch.setattr(portfolio, "PACKAGES", {kind: portfolio.PACKAGES[kind] for kind in KINDS})
         yield
 
 
@@ -109,16 +110,27 @@ def test_with_enough_time_all_kinds_are_trained_on_all_folds(found):
     )
 
 
-def test_the_pool_is_the_weighted_mean_of_its_members_calibrated(found):
-    selected = found.final.ensemble.selected
-    probs = np.array([member.tested.after for member in found.used])
+def test_the_pool_is_the_weighted_mean_of_its_members_calibrated(tmp_path):
+    found = fitted(tmp_path, table=mixed(400), folds=2)
+    pool, k = found.final.ensemble, 3
+    selected = pool.selected
+    means = []
+    for member in found.used:
+        logits = [unit.test_logits("refinement", k) for unit in member.units]
+        calibrator = member.tested.ensemble.calibrator
+        means.append(np.mean([calibrator.predict_proba_logits(each) for each in logits], axis=0))
+    probs = np.array(means)
     weights = np.array([member.weight for member in found.used])
     if selected.pool == "arithmetic":
         mean = np.einsum("m,mnk->nk", weights, probs)
     else:
         mean = np.exp(np.einsum("m,mnk->nk", weights, np.log(probs)))
     expected = selected.calibrator.predict_proba_logits(np.log(mean))
-    np.testing.assert_allclose(found.final.after, expected, rtol=1e-5, atol=1e-7)
+    assert pool.beta > 1  # the models of the folds disagree, so their mean is underconfident
+    frequencies = next(iter(pool.groups.values())).frequencies
+    sharp = expected**pool.beta * frequencies ** (1 - pool.beta)
+    sharp /= sharp.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.final.after, sharp, rtol=1e-5, atol=1e-7)
 
 
 def test_a_stored_pool_predicts_as_its_members_do(found, tmp_path):
@@ -153,8 +165,9 @@ def test_without_an_ensemble_the_best_kind_is_delivered(tmp_path):
 def test_random_configurations_of_each_kind_feed_the_pool(tmp_path):
     options = Options(model="auto", tune=3)
     candidates = draw_all(options)
-    assert [each.kind for each in candidates] == [*KINDS] * 3
-    assert [each.is_random for each in candidates] == [False] * 3 + [True] * 6
+    # A regularization path has two ways to scale, and no parameters.
+    assert [each.kind for each in candidates] == [*KINDS, *KINDS, "lightgbm", "extra-trees"]
+    assert [each.is_random for each in candidates] == [False] * 3 + [True] * 5
     found = fitted(tmp_path, tune=2)
     names = {member.name for member in found.members}
     assert names == {*KINDS, "lightgbm 3", "logistic 4", "extra-trees 5"}
@@ -262,7 +275,7 @@ def test_rows_are_limited_by_the_time_that_is_left(tmp_path, monkeypatch):
 
 
 def test_a_kind_that_cannot_be_trained_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setitem(planner.TUNED, "lightgbm", {"boosting": "nonsense"})
+    monkeypatch.setitem(portfolio.TUNED, "lightgbm", {"boosting": "nonsense"})
     with pytest.warns(RuntimeWarning, match="lightgbm is skipped"):
         found = fitted(tmp_path)
     assert {member.name for member in found.members} == {"logistic", "extra-trees"}
@@ -270,13 +283,13 @@ def test_a_kind_that_cannot_be_trained_is_skipped(tmp_path, monkeypatch):
 
 def test_one_kind_that_cannot_be_trained_is_an_error(tmp_path, monkeypatch):
     wrong = [Candidate("mlp", {"learning_rates": 1})]
-    monkeypatch.setattr(planner, "draw_all", lambda _: wrong)
+    monkeypatch.setattr(planner, "draw_all", lambda *_: wrong)
     with pytest.raises(ValueError, match="learning_rate"):
         fitted(tmp_path, model="mlp")
 
 
 def test_what_is_not_installed_is_left_out(monkeypatch):
-    monkeypatch.setattr(planner, "find_spec", lambda name: None if name == "lightgbm" else name)
+    monkeypatch.setattr(portfolio, "find_spec", lambda name: None if name == "lightgbm" else name)
     assert installed_kinds() == ["hist-gb", "logistic", "extra-trees"]
 
 
@@ -303,7 +316,8 @@ def test_time_before_the_interruption_counts(tmp_path):
         fitted(tmp_path, cut, limit=30.0)
     rest = Simulated(1.0)
     fitted(tmp_path, rest, limit=30.0, resume=True)
-    assert rest.time <= 30 - 18 + 1
+    assert cut.time >= 12  # three runs
+    assert rest.time <= 30 - cut.time + 1
 
 
 # ---- real processes ---------------------------------------------------------------------------------------

@@ -109,6 +109,12 @@ class Member:
     tested: Selection
 
     @property
+    def average(self) -> Ensemble:
+        """The plain mean of its models, as pools take it: they are sharpened as a whole."""
+        assert isinstance(self.tested.ensemble, Ensemble), "of one candidate"
+        return replace(self.tested.ensemble, beta=1.0)
+
+    @property
     def seconds(self) -> float:
         """How long its training runs took."""
         return sum(unit.seconds for unit in self.units)
@@ -190,7 +196,10 @@ class Fit:
         self, units: list[FoldModel], parts: Parts, ensemble: Ensemble | Pool
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64] | None]:
         """Return the loss of each row that was held out of one model, its place, and its weight."""
-        k, groups = self.data.k, [ensemble] if isinstance(ensemble, Ensemble) else ensemble.groups.values()
+        k, groups = (
+            self.data.k,
+            [ensemble] if isinstance(ensemble, Ensemble) else ensemble.groups.values(),
+        )
         n = min(parts.n_first, *(len(each.known) for each in groups))
         probs = ensemble.predict_held_out(units, CHOSEN_BY, n)
         y = np.concatenate([unit.y for unit in units[:n]])

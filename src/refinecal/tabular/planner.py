@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from itertools import chain
 from typing import Any
 
@@ -28,140 +27,39 @@ from refinecal.tabular.fitting import (
     CHOSEN_BY,
     FEW_ROWS,
     USUAL,
-    Candidate,
     Fit,
     Member,
     NullProgress,
     Progress,
     Selection,
     TableFolds,
-    draw_candidates,
 )
+from refinecal.tabular.portfolio import draw_all
 from refinecal.training.crossfit import Best, Ensemble, FoldModel
 from refinecal.training.pool import Pool
-from refinecal.training.spaces import draw
-from refinecal.training.trainer import DEFAULTS
 
-PACKAGES = {  # that each kind needs, in the order of their training
-    "xgboost": ("xgboost",),
-    "lightgbm": ("lightgbm",),
-    "extra-trees": (),
-    "mlp": ("torch", "safetensors"),
-    "knn": (),
-    "catboost": ("catboost",),
-    "logistic": (),
-    "random-forest": (),
-}
-BOOSTING = ("xgboost", "lightgbm", "hist-gb", "catboost")
-MANY_CLASSES = 8  # with more, boosting comes last: it grows a tree per class
-INSTEAD = ("hist-gb", "lightgbm")  # much like each other
-# Those of Holzmueller et al. (2024), "Better by Default", where the libraries' own are worse.
-TUNED: dict[str, dict[str, Any]] = {
-    **DEFAULTS,
-    "random-forest": {"min_samples_leaf": 2},
-    "lightgbm": {
-        "learning_rate": 0.04,
-        "num_leaves": 50,
-        "bagging_freq": 1,
-        "bagging_fraction": 0.75,
-        "min_data_in_leaf": 40,
-        "min_sum_hessian_in_leaf": 1e-7,
-    },
-    "catboost": {
-        "learning_rate": 0.08,
-        "depth": 7,
-        "l2_leaf_reg": 1e-5,
-        "boosting_type": "Plain",
-        "bootstrap_type": "Bernoulli",
-        "subsample": 0.9,
-        "random_strength": 0.8,
-        "one_hot_max_size": 15,
-        "leaf_estimation_iterations": 1,
-    },
-    "mlp": {
-        "n_layers": 3,
-        "learning_rate": 3e-3,
-        "dropout": 0.1,
-        "n_frequencies": 16,
-        "schedule": "cosine",
-    },
-}
-# The second configuration of each kind, meant to differ from the first; the others are random.
-SECOND: dict[str, dict[str, Any]] = {
-    "xgboost": {
-        "learning_rate": 0.06,
-        "max_depth": 9,
-        "min_child_weight": 4,
-        "subsample": 0.7,
-        "colsample_bynode": 0.3,
-    },
-    "lightgbm": {**TUNED["lightgbm"], "extra_trees": True, "num_leaves": 80, "learning_rate": 0.07},
-    "catboost": {"learning_rate": 0.06, "depth": 6, "boosting_type": "Plain"},
-    "extra-trees": {"max_features": 0.7},
-    "random-forest": {"max_features": 0.4, "min_samples_leaf": 3},
-    "knn": {"scaling": "standard"},
-    "logistic": {"scaling": "quantile"},
-    "mlp": {**TUNED["mlp"], "n_frequencies": 0, "dropout": 0.25, "hidden_size": 384},
-}
-SMALL = ("logistic", "knn")  # have two configurations
-MORE = 6  # configurations of each kind that are tried at most if time is left,
-BETTER, IN_VAIN = 1e-3, 5  # as long as one of so many lowers refinement by this part
-PATIENCE = {"logistic": 4}  # its last steps take longest, and are rarely the best
-STEPS = {"extra-trees": 15, "random-forest": 15, "logistic": 12}  # the folds are averaged
-EPOCHS = 15, 40  # of a network, whose schedule ends then; within these, as many as have
-WAVES = 1000  # columns times their frequencies, at most
-EPOCH_ROWS = 250_000  # rows times the square root of the number of classes
+BETTER, IN_VAIN = (
+    1e-3,
+    5,
+)  # another configuration is tried if one of so many lowers refinement by this part,
+ROWS_PER_MEMBER = 200  # and if there are as many rows, without which choosing is noise
 FEWEST_AGAIN = 2  # folds of a member that is trained again on all rows
 FIRST_SHARE = 0.35  # of the time for the first fold of all kinds
 LOADING = {"mlp": 1.5}  # times the start of the command that it takes to import the library
-MOST_SHARE, MOST_RATIO = (
-    0.5,
-    2.5,
-)  # of the time on all folds, or of the first kind's, for any other kind
+# Of the time on all folds, or of the first kind's, for any other kind.
+MOST_SHARE, MOST_RATIO = 0.5, 2.5
 WORTH = 0.003  # a kind that lowers refinement by this part is worth fewer folds
 SHORTEST = 0.6  # part of the time of the first run that is enough for another
 LEAST_SLACK = 1.2  # by which runs may be longer than the first one
 CHEAP = 0.15  # part of the time that is left for a kind that the first folds have no use for
 ENOUGH_FOLDS = (
-    3  # of each member that is trained again on all rows; else the tested models are delivered
+    3  # of a pool that is trained again on all rows; else the tested models are delivered
 )
 LEAST = 1.0  # seconds for a training run without which there would be no result
 WORTHWHILE = 0.3  # and for any other
 CELLS_PER_SECOND = 2_000_000  # rows × columns that one model can learn from
 REPORT_SECONDS = 1.5  # of evaluation and report, next to what depends on the rows:
 REPORT_CELLS = 400_000  # held-out rows × classes that take one more second
-
-
-def installed_kinds() -> list[str]:
-    """Return the kinds of models whose libraries are installed, in the order of their training."""
-    kinds = [kind for kind, needed in PACKAGES.items() if all(map(find_spec, needed))]
-    return kinds if INSTEAD[1] in kinds else [INSTEAD[0], *kinds]
-
-
-def draw_all(options: Options, shape: tuple[int, int] = (0, 0), k: int = 2) -> list[Candidate]:
-    """Return the candidates: each kind with its defaults, then with others, of each kind in turn."""
-    if options.model != "auto":
-        return draw_candidates(options)
-    rng, kinds = np.random.default_rng(options.seed), installed_kinds()
-    if k > MANY_CLASSES:
-        kinds.sort(key=BOOSTING.__contains__)
-    n_turns = options.tune if options.time_limit is None else max(options.tune, MORE)
-
-    def params(kind: str, turn: int) -> dict[str, Any]:
-        found = TUNED.get(kind, {}) if turn == 0 else SECOND.get(kind, {})
-        found = found if turn < 2 else draw(kind, rng, near=True)
-        if "n_frequencies" in found:  # which take time for each column
-            most = WAVES // max(1, shape[1])
-            found = {**found, "n_frequencies": min(found["n_frequencies"], most)}
-        return found
-
-    steps = {"mlp": int(np.clip(EPOCH_ROWS * math.sqrt(k) / max(1, shape[0]), *EPOCHS)), **STEPS}
-    return [
-        Candidate(kind, params(kind, turn), turn > 0, PATIENCE.get(kind), steps.get(kind))
-        for turn in range(n_turns)
-        for kind in kinds
-        if turn < 2 or kind not in SMALL
-    ]
 
 
 def fit_in_time(
@@ -242,28 +140,32 @@ class Planner:
         delivered: list[FoldModel] = []
         n_retrained, everything = 0, folds.data.everything
         for each in used:
-            units, tested = each.units, each.tested
-            groups[each.name] = replace(tested.ensemble, beta=1.0)  # type: ignore[arg-type]
-            number = tested.candidate
-            n_waves = max(self.clock.left, 0.0) / max(self.again * self.seconds(number), LEAST / 100)
-            n = int(min(self.n_folds, n_waves * self.speed(number)))
-            if everything is not None and self.retrains and n >= min(FEWEST_AGAIN, self.n_folds):
-                found = self.train(everything, number, range(n), self.clock.left)
-                if found:
-                    units, n_retrained = found, n_retrained + 1
-                    judged = (tested, each.units)
-                    joined = folds.join(units, calibrator, everything, tested=judged)
-                    groups[each.name] = replace(joined, beta=1.0)
+            units, number = each.units, each.tested.candidate
+            groups[each.name] = each.average
+            found = self._train_again(number)
+            if found and everything is not None:
+                judged = (each.tested, units)
+                joined = folds.join(found, calibrator, everything, tested=judged)
+                groups[each.name] = replace(joined, beta=1.0)
+                units, n_retrained = found, n_retrained + 1
             delivered += units
         if self.retrains and n_retrained < len(used):
             self.say(f"No time to train {len(used) - n_retrained} of {len(used)} members again.")
         best = {name: best[name] for name in (CHOSEN_BY, USUAL)}
         outcomes = folds.select(best, calibrator)
-        pooled = self._judge_pool(selected, members, outcomes[CHOSEN_BY])
+        pooled, pool = self._judge_pool(selected, used, outcomes[CHOSEN_BY])
         about = (best[CHOSEN_BY][1], outcomes, folds.history, delivered)
-        pool = replace(pooled.ensemble, groups=groups)  # type: ignore[type-var]
-        parts = (folds.data, folds.options, folds.candidates, *about, pool)
+        parts = (folds.data, folds.options, folds.candidates, *about, replace(pool, groups=groups))
         return Fit(*parts, pooled, tuple(members), n_retrained)
+
+    def _train_again(self, number: int) -> list[FoldModel]:
+        """Train a candidate on as many folds of all rows as there is time for, or on none."""
+        everything, left = self.folds.data.everything, max(self.clock.left, 0.0)
+        n_waves = left / max(self.again * self.seconds(number), LEAST / 100)
+        n = int(min(self.n_folds, n_waves * self.speed(number)))
+        if everything is None or not self.retrains or n < min(FEWEST_AGAIN, self.n_folds):
+            return []
+        return self.train(everything, number, range(n), left)
 
     def _judge_members(self, selected: SelectedEnsemble) -> list[Member]:
         """Return the leaderboard: every candidate, the best by refinement first."""
@@ -286,14 +188,15 @@ class Planner:
         return sorted(members, key=lambda each: each.refinement)
 
     def _judge_pool(
-        self, selected: SelectedEnsemble, members: Sequence[Member], best: Selection
-    ) -> Selection:
-        """Return what the pool says of the test rows."""
-        used, test = [each for each in members if each.weight > 0], self.folds.data.test
-        groups = {each.name: replace(each.tested.ensemble, beta=1.0) for each in used}  # type: ignore[arg-type]
-        pool = Pool(groups, selected)
+        self, selected: SelectedEnsemble, used: Sequence[Member], best: Selection
+    ) -> tuple[Selection, Pool]:
+        """Return the pool, and what it says of the test rows."""
+        pool, test = (
+            Pool({each.name: each.average for each in used}, selected),
+            self.folds.data.test,
+        )
         if test is None:
-            return replace(best, metric="ensemble", ensemble=pool)
+            return replace(best, metric="ensemble", ensemble=pool), pool
         k = self.folds.data.k
         logits = {each.name: [u.test_logits(CHOSEN_BY, k) for u in each.units] for each in used}
         if test.n_used >= FEW_ROWS:
@@ -301,7 +204,7 @@ class Planner:
             pool = pool.sharpen(logits, test.weights, n)
         before = np.sum([each.weight * np.asarray(each.tested.before) for each in used], axis=0)
         after = pool.predict_proba(chain(*logits.values()))
-        return replace(best, metric="ensemble", ensemble=pool, before=before, after=after)
+        return replace(best, metric="ensemble", ensemble=pool, before=before, after=after), pool
 
     def _pool(self, units: dict[int, list[FoldModel]], cv: int | None = None) -> Pool:
         """Choose a pool of candidates by what they predict for held-out rows; without cv, a quick one."""
@@ -343,7 +246,8 @@ class Planner:
             later = self.rest(kept[place + 1 :], self.n_folds) + again
             self._train_other_folds(number, later, slack)
         others = sorted(
-            (n for n in kinds if not self._is_whole(n)), key=lambda n: (n not in used, self._worth(n))
+            (n for n in kinds if not self._is_whole(n)),
+            key=lambda n: (n not in used, self._worth(n)),
         )
         self._train_more([*others, *range(self.n_kinds, n_candidates)], used)
         self.n_folds = min(self.n_folds, max(map(len, self.units.values())))
@@ -356,38 +260,43 @@ class Planner:
         self.units = {n: each[: self.n_folds] for n, each in self.units.items() if n not in short}
 
     def _train_more(self, numbers: Sequence[int], wanted: Sequence[int]) -> None:
-        """Train other candidates as long as there is time, of kinds that are of use, until they no longer help."""
+        """Train other candidates, of kinds that are of use, as long as there is time and they help."""
         used, value = self._find_used()  # fewer to train again than were planned for
-        in_vain = 0
+        in_vain, tunes = 0, self.folds.options.tune > 1  # then the user wants them all
         for number in numbers:
             is_new = number >= self.n_kinds
-            kinds = {self.folds.candidates[each].kind for each in used}
-            if is_new and self.pools and self.folds.candidates[number].kind not in kinds:
-                continue
+            if is_new and self.pools and not tunes:
+                if self.folds.candidates[number].kind not in self._kinds(used):
+                    continue
+                if len(self.units) >= self.folds.data.pairs.rows.n / ROWS_PER_MEMBER:
+                    return  # too few rows to tell which of them are better
             later, needed = self._retraining([*used, number]), self.rest([number], self.n_folds)
             most = self.clock.left - later
-            if needed > (most if is_new or number in wanted else min(most, CHEAP * self.clock.left)):
+            if needed > (
+                most if is_new or number in wanted else min(most, CHEAP * self.clock.left)
+            ):
                 continue
             self._train_other_folds(number, later)
             used, after = self._find_used()
-            if is_new and self.folds.options.tune == 1:
+            if is_new and not tunes:
                 in_vain = 0 if after < (1 - BETTER) * value else in_vain + 1
                 if in_vain == IN_VAIN:
                     return
             value = after
 
     def _find_used(self) -> tuple[list[int], float]:
-        """Return the candidates that would be delivered now, the members of the pool or the best one, and its
-        refinement.
-        """
+        """Return the members of the pool, or the best candidate, and its refinement, as of now."""
         return self._find_used_of({n: each for n, each in self.units.items() if self._is_whole(n)})
+
+    def _kinds(self, numbers: Sequence[int]) -> set[str]:
+        return {self.folds.candidates[number].kind for number in numbers}
 
     def _is_whole(self, number: int) -> bool:
         """Tell whether a candidate has been trained on all folds."""
         return len(self.units.get(number, [])) >= self.n_folds
 
     def _worth(self, number: int) -> float:
-        """Return how good a candidate is on its first fold, for its kind if it was not trained; less is better."""
+        """Return the refinement of a candidate on its first fold."""
         units = self.units.get(number)
         return units[0].choices[CHOSEN_BY].value if units else np.inf
 
@@ -432,10 +341,9 @@ class Planner:
             self.say(f"Later, if there is time: {', '.join(missed)}.")
 
     def _choose_folds(self) -> tuple[list[int], list[int]]:
-        """Decide on how many folds to train, and which candidates, the cheapest first; return also those of them
-        that will probably be delivered.
-        """
+        """Decide on how many folds to train; return which candidates, and which of them will be delivered."""
         most, left = len(self.folds.data.pairs), self.clock.left
+
         def find_most(again: float) -> int:
             """Return how many folds there is time for, 0 if not even for the first of them again."""
             needed = (
@@ -478,8 +386,8 @@ class Planner:
     def _train_other_folds(self, number: int, later: float, slack: float = 2.0) -> None:
         """Train a candidate on the folds that it lacks, as long as they fit before what comes later.
 
-        A run may take ``slack`` times as long as planned: if training was cut short on the first fold, more time
-        would be that of others.
+        A run may take ``slack`` times as long as planned: if training was cut short on the first fold, more
+        time would be that of others.
         """
         units = self.units.setdefault(number, [])
         while len(units) < self.n_folds:

@@ -77,14 +77,6 @@ class LightGBMModel(TableModel):
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
         return _predict(self.booster, to_matrix(X), self.n_threads, 0, step)
 
-    def _logits_at(self, X: pd.DataFrame, steps: list[int]) -> dict[int, NDArray[Any]]:
-        rows, first, found = to_matrix(X), 0, {}
-        margins: Any = 0.0
-        for step in steps:
-            margins = margins + _predict(self.booster, rows, self.n_threads, first, step - first)
-            first, found[step] = step, margins
-        return found
-
     def _to_bytes(self, step: int) -> bytes:
         text: str = self.booster.model_to_string(num_iteration=step)
         return text.encode()

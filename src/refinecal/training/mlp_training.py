@@ -1,9 +1,9 @@
 """Training of the multi-layer perceptron by torch.
 
-By default it is the paper's: four hidden layers of 256 and AdamW. With ``n_frequencies``, the network also sees
-cosines of each number at frequencies that it learns (Gorishniy et al. 2022, "On Embeddings for Numerical Features
-in Tabular Deep Learning"). With ``schedule="cosine"``, the learning rate falls to 0 at the last epoch, or when the
-time is up.
+By default it is the paper's: four hidden layers of 256 and AdamW. With ``n_frequencies``, the network also
+sees cosines of each number at frequencies that it learns (Gorishniy et al. 2022, "On Embeddings for Numerical
+Features in Tabular Deep Learning"). With ``schedule="cosine"``, the learning rate falls to 0 at the last
+epoch, or when the time is up.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ NEAR = (
 class NeighborsModel(TableModel):
     """Nearest neighbors by Euclidean distance, in which two different categories are 1 apart.
 
-    A step is a number of neighbors. Their votes are weighted by the inverse of their distance. No vote does not mean
-    impossible, as for :class:`refinecal.training.forest.ForestModel`.
+    A step is a number of neighbors. Their votes are weighted by the inverse of their distance. No vote does
+    not mean impossible, as in forests.
     """
 
     name = "knn"
@@ -52,8 +52,8 @@ class NeighborsModel(TableModel):
         encoding = Encoding.learn(run.rows.X, scaling)
         numbers, codes = _encode(encoding, run.rows.X)
         weights = np.ones(len(numbers)) if run.rows.weights is None else run.rows.weights
-        order = np.random.default_rng(run.seed).permutation(len(numbers))[:MOST_ROWS]
-        known = {
+        order = np.random.default_rng(run.seed).permutation(np.flatnonzero(weights))[:MOST_ROWS]
+        known: dict[str, NDArray[Any]] = {
             "numbers": numbers[order],
             "codes": codes[order],
             "y": run.rows.y[order].astype(np.int32),
@@ -71,6 +71,7 @@ class NeighborsModel(TableModel):
             yield from model._logits_at(run.val.X, range(1, model.n_steps + 1)).values()
 
         run.follow(steps())
+        model.n_steps = run.step
         return model
 
     def _find(

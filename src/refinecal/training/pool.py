@@ -21,8 +21,8 @@ from refinecal.training.rows import Rows
 class Pool:
     """The members of a pool that have a weight, by name, and how they are weighted and calibrated.
 
-    ``beta`` sharpens the pool of averages: its calibrator has only seen pools of single models, since a row is held
-    out of one model of each member.
+    ``beta`` sharpens the pool of averages: its calibrator has only seen pools of single models, since a row
+    is held out of one model of each member.
     """
 
     groups: Mapping[str, Ensemble]  # the models of each member, one after the other

@@ -21,7 +21,7 @@ Draw = Callable[[np.random.Generator], Any]
 
 
 def draw(name: str, rng: np.random.Generator, near: bool = False) -> dict[str, Any]:
-    """Return random parameters of a model, for ``train``; if ``near``, from the narrower space of an ensemble.
+    """Return random parameters of a model, for ``train``; if ``near``, from narrower spaces.
 
     >>> sorted(draw("mlp", np.random.default_rng(0)))
     ['dropout', 'learning_rate', 'weight_decay']
