@@ -30,6 +30,8 @@ from sklearn.preprocessing import QuantileTransformer
 
 import refinecal as rc
 from refinecal.training.encoding import Encoding, code_positions, most_frequent, to_matrix
+from refinecal.training.mlp import predict, to_batch
+from refinecal.training.mlp_training import Progress, _cosine, forward
 from refinecal.training.rows import Rows
 from refinecal.training.table_model import MODELS, get_model
 from refinecal.training.trainer import TrainingRun
@@ -360,6 +362,90 @@ def test_the_mlp_is_the_one_that_torch_layers_make():
             layer.bias.copy_(net[bias])
         expected = twin(torch.from_numpy(inputs.astype(np.float32))).numpy()
     assert np.allclose(model.logits(data[2]), expected, rtol=1e-4, atol=1e-5)
+
+
+WAVY = {"n_layers": 2, "hidden_size": 16, "n_frequencies": 5, "learning_rate": 0.01}
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_numpy_predicts_what_torch_trains(k, tmp_path):
+    data = halves(*mixed(k=k))
+    X_val = data[2]
+    model = train("mlp", data, max_steps=3, params=WAVY | {"schedule": "cosine"})
+    net = {name: torch.from_numpy(each) for name, each in model.nets[model.step].items()}
+    numbers, positions = map(torch.from_numpy, to_batch(model.encoding, X_val))
+    expected = forward(net, numbers, positions).numpy()
+    expected = expected if k > 2 else expected[:, 1] - expected[:, 0]
+    assert np.allclose(model.logits(X_val), expected, rtol=1e-5, atol=1e-5)
+    model.save(tmp_path)
+    assert np.array_equal(get_model("mlp").load(tmp_path).logits(X_val), model.logits(X_val))
+
+
+def test_the_cosines_of_a_number_are_mixed_by_number():
+    model = train("mlp", halves(*mixed()), max_steps=1, params=WAVY)
+    net, encoding = model.nets[1], model.encoding
+    n = encoding.n_numbers
+    assert net["frequencies"].shape == net["phases"].shape == (n, 5)
+    assert net["numbers"].shape == (16, 4 * n)
+    x = np.random.default_rng(0).normal(size=(1, n)).astype(np.float32)
+    inputs = [*x[0]]
+    for j in range(n):
+        waves = np.cos(x[0, j] * net["frequencies"][j] + net["phases"][j])
+        inputs += [*(waves @ net["mix"][j] + net["mix_bias"][j])]
+    hidden = np.maximum(net["numbers"] @ np.array(inputs) + net["bias_0"], 0)
+    hidden = np.maximum(net["weight_1"] @ hidden + net["bias_1"], 0)
+    outputs = net["weight_out"] @ hidden + net["bias_out"]
+    codes = np.full((1, len(encoding.code_starts) - 1), encoding.n_codes)  # never seen
+    assert np.allclose(predict(net, (x, codes)), outputs[1] - outputs[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_learning_rate_falls_like_a_cosine_after_a_warm_up():
+    assert _cosine(0.0) == pytest.approx(0.1)
+    assert _cosine(0.5) == pytest.approx(0.5)
+    assert _cosine(1.0) == pytest.approx(0.0)
+    rates = [_cosine(done) for done in np.linspace(0.05, 1, 50)]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_a_schedule_ends_when_the_time_is_up():
+    """An epoch takes some time; when there is left as much as for two, two epochs are the whole."""
+    X, y, X_val, y_val = halves(*mixed())
+    run = TrainingRun(
+        Rows(X, y), Rows(X_val, y_val), np.arange(2), new_monitor(), 50, {}, 0, 1, None
+    )
+    progress = Progress(run)
+    assert progress.at(0.5) == 0.5 / 50
+    run.step, progress.start = 4, progress.start - 40.0  # 10 s each
+    run.seconds_left = lambda: 20.0
+    progress.start_epoch()
+    assert progress.total == pytest.approx(6, abs=0.01)
+    assert progress.at(0.0) == pytest.approx(4 / 6, abs=0.01)
+    run.seconds_left = lambda: 1e9  # more time does not make it longer again
+    progress.start_epoch()
+    assert progress.total == pytest.approx(6, abs=0.01)
+
+
+def test_an_unknown_schedule_is_an_error():
+    with pytest.raises(ValueError, match="schedule is 'cosin': .*Did you mean 'cosine'"):
+        train("mlp", halves(*mixed()), max_steps=1, params={"schedule": "cosin"})
+
+
+def test_predictions_of_networks_need_no_torch(tmp_path):
+    data = halves(*mixed())
+    X_val = data[2]
+    model = train("mlp", data, max_steps=1)
+    model.save(tmp_path)
+    X_val.to_pickle(tmp_path / "rows.pkl")
+    code = f"""
+import sys, pandas as pd
+from refinecal.training.table_model import get_model
+rows = pd.read_pickle({str(tmp_path / "rows.pkl")!r})
+print(repr(float(get_model("mlp").load({str(tmp_path)!r}).logits(rows).sum())), "torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    total, has_torch = done.stdout.split()
+    assert float(total) == pytest.approx(float(model.logits(X_val).sum()), rel=1e-5)
+    assert has_torch == "False"
 
 
 def test_the_default_mlp_is_the_papers():

@@ -140,7 +140,7 @@ def _epochs(
     if run.rows.weights is not None:  # with mean 1, so that their scale does not change the rate
         scaled = np.asarray(run.rows.weights) / np.mean(run.rows.weights)
         weights = torch.from_numpy(scaled.astype(np.float32))
-    progress = _Progress(run)
+    progress = Progress(run)
     while True:
         order = torch.randperm(len(labels), generator=random)
         progress.start_epoch()
@@ -161,7 +161,7 @@ def _epochs(
         yield
 
 
-class _Progress:
+class Progress:
     """How much of the training is done: of its epochs, fewer if there is no time for all."""
 
     def __init__(self, run: TrainingRun) -> None:
