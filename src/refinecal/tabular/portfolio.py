@@ -78,10 +78,8 @@ SMALL = ("logistic", "knn")  # have two configurations
 MORE = 6  # configurations of each kind that are tried at most if time is left
 PATIENCE = {"logistic": 4}  # its last steps take longest, and are rarely the best
 STEPS = {"extra-trees": 15, "random-forest": 15, "logistic": 12}  # the folds are averaged
-EPOCHS, EPOCH_ROWS = (
-    (15, 40),
-    250_000,
-)  # of a network, whose schedule ends then; more for many classes
+# Of a network, whose schedule ends then: as many as it takes for so many rows, more for many classes.
+EPOCHS, EPOCH_ROWS = (15, 100), 250_000
 WAVES = 1000  # columns times their frequencies, at most
 
 
