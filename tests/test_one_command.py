@@ -134,3 +134,24 @@ def test_what_the_page_says():
     assert page.ratio(done, ours, large=True) == "3.0 × (most 4.0)"
     assert page.ratio(done, ours, large=False) == "–"
     assert "1 of 2" in page.summary(done)
+
+
+def test_pools_are_compared_with_rivals_at_equal_time():
+    ours, theirs = "refinecal auto, 60 s", "AutoGluon medium, 60 s"
+    done = [
+        made("a", 0, ours, 0.20),
+        made("b", 0, ours, 0.30),
+        made("c", 0, ours, 0.10),
+        made("a", 0, theirs, 0.25),
+        made("b", 0, theirs, 0.29),
+    ]
+    for case in done:
+        case["seconds"] = {"fit": 60.0 if case["contestant"] == ours else 50.0}
+    _, table = page._budget_section(done)
+    (row,) = table.splitlines()[2:]
+    name, against, n, loss, other, _, wins, seconds, _ = row.strip("| ").split(" | ")
+    assert (name, against, n, wins) == (ours, theirs, "2", "1 of 2")
+    assert float(loss) == pytest.approx((0.2 + 0.3) / 0.5 / 2)  # c was not run by both
+    assert float(other) == pytest.approx((0.25 + 0.29) / 0.5 / 2)
+    assert seconds == "60 (60)"
+    assert page._budget_section(done[:3]) == []

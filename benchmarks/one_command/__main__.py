@@ -12,12 +12,12 @@ from joblib import Parallel, delayed
 
 from benchmarks.one_command import __doc__ as about
 from benchmarks.one_command.cases import run
-from benchmarks.one_command.contestants import BUDGETS, CONTESTANTS, OURS
+from benchmarks.one_command.contestants import AUTOGLUON, BUDGETS, CONTESTANTS, OURS
 from benchmarks.one_command.page import YARDSTICK, page, summary, times
 
 RESULTS = Path(__file__).parents[1] / "results"
 # On all cores, since their limit is of time; one split.
-ALONE = ("AutoGluon medium, 60 s", *BUDGETS.values())
+ALONE = (*AUTOGLUON, "pytabkit RealMLP-TD", *BUDGETS.values())
 
 
 def parse() -> argparse.Namespace:

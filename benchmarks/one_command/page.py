@@ -9,7 +9,15 @@ import xgboost as xgb
 from scipy import stats
 
 from benchmarks.machine import this_machine
-from benchmarks.one_command.contestants import CONTESTANTS, FOLDS, OURS, PATIENCE, ROUNDS
+from benchmarks.one_command.contestants import (
+    AUTOGLUON,
+    BUDGETS,
+    CONTESTANTS,
+    FOLDS,
+    OURS,
+    PATIENCE,
+    ROUNDS,
+)
 
 Cases = list[dict[str, Any]]
 YARDSTICK = "five XGBoost lr 0.1"
@@ -192,6 +200,42 @@ def details(done: Cases) -> str:
     return "\n".join(lines)
 
 
+def _budget_section(done: Cases) -> list[str]:
+    """Return how the pools of several kinds compare with AutoGluon and others at equal time."""
+    others = [
+        name
+        for name in (*AUTOGLUON, "pytabkit RealMLP-TD", OURS[0])
+        if by_table(done, name, loss_of)
+    ]
+    lines = [
+        "| | against | tables | loss | theirs | difference | better on | seconds (most) | theirs |",
+        "| --- | --- |" + " ---: |" * 7,
+    ]
+    for name in BUDGETS.values():
+        ours = by_table(done, name, loss_of)
+        for other in others:
+            theirs = by_table(done, other, loss_of)
+            both = sorted(ours.keys() & theirs.keys())
+            if not both:
+                continue
+            change = differences(done, name, other)
+            seconds = []
+            for each in (name, other):
+                found = by_table(done, each, lambda case: float(case["seconds"]["fit"]))
+                times = [found[table] for table in both]
+                seconds.append(f"{np.median(times):.0f} ({max(times):.0f})")
+            means = [f"{np.mean([each[table] for table in both]):.4f}" for each in (ours, theirs)]
+            wins = f"{np.sum(change < 0)} of {len(change)}"
+            cells = [name, other, str(len(both)), *means, interval(change), wins, *seconds]
+            lines.append(f"| {' | '.join(cells)} |")
+    text = (
+        "`fit --model auto` within a time limit, on two cores, one at a time, on the first split: loss and "
+        "difference as above, wall time of the fit (median and most; ours includes the start of Python and "
+        "the report)."
+    )
+    return [text, "\n".join(lines)] if len(lines) > 2 else []
+
+
 def _time_section(timed: Cases) -> list[str]:
     if not timed:
         return []
@@ -230,6 +274,7 @@ def page(done: Cases, timed: Cases, options: Namespace) -> str:
         "for 60 seconds. *Before* is refinecal as it was before it averaged at every size and used "
         "every row.",
         summary(done),
+        *_budget_section(done),
         *_time_section(timed),
         "By table, on the first split, the best in bold:",
         details(done),

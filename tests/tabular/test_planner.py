@@ -22,10 +22,17 @@ from refinecal.tabular import planner, portfolio
 from refinecal.tabular.clock import Clock, duration
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fit_folder import FitFolder
-from refinecal.tabular.fitting import Candidate, NullProgress, fit, plan, take_some
+from refinecal.tabular.fitting import (
+    Candidate,
+    NullProgress,
+    TableFolds,
+    fit,
+    plan,
+    take_some,
+)
 from refinecal.tabular.job import FitRequest, leaderboard, open_fit
 from refinecal.tabular.judgement import describe_delivered, describe_pool, judge
-from refinecal.tabular.planner import fit_in_time
+from refinecal.tabular.planner import Planner, fit_in_time
 from refinecal.tabular.portfolio import draw_all, installed_kinds
 from refinecal.tabular.run import Run, write_model
 from refinecal.tabular.schema import Schema
@@ -133,7 +140,9 @@ def test_the_pool_is_the_weighted_mean_of_its_members_calibrated(tmp_path):
     np.testing.assert_allclose(found.final.after, sharp, rtol=1e-5, atol=1e-7)
 
 
-def test_a_stored_pool_predicts_as_its_members_do(found, tmp_path):
+def test_a_stored_pool_predicts_as_its_members_do(tmp_path):
+    found = fitted(tmp_path / "fit", table=mixed(400), folds=2)
+    assert found.ensemble.beta > 1
     folder = tmp_path / "run"
     folder.mkdir()
     write_model(found, folder)
@@ -146,7 +155,10 @@ def test_a_stored_pool_predicts_as_its_members_do(found, tmp_path):
     for name, group in found.ensemble.groups.items():
         logits = [all_classes(next(models).logits(X), known, 3) for known in group.known]
         means[name] = group.predict_proba(logits)
-    expected = found.ensemble.selected.predict_proba(means)
+    pool, expected = found.ensemble, found.ensemble.selected.predict_proba(means)
+    assert run.ensemble.beta == pool.beta
+    sharp = expected**pool.beta * next(iter(pool.groups.values())).frequencies ** (1 - pool.beta)
+    expected = sharp / sharp.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(run.predict_proba(new), expected, atol=1e-12)
 
 
@@ -255,6 +267,44 @@ def test_without_time_for_all_rows_the_tested_models_are_delivered(tmp_path):
         found.final.after,
     )
     assert "none of which are test rows" in describe_delivered(found, judge(found))
+
+
+def test_folds_that_are_trained_one_after_the_other_share_the_time(tmp_path):
+    options = Options(**(FAST | {"folds": 3, "max_steps": 50, "patience": 50}))
+    table = mixed(240)
+    data = prepare(table, Schema.infer(table, "kind", drop=["weight", "family"]), options)
+    work, progress = FitFolder(tmp_path / "work"), Simulated(1.0)
+    work.open(plan(data, options), False)
+    clock = Clock(100.0, now=lambda: progress.time, start=0.0)
+    folds = TableFolds(data, options, draw_all(options), work, progress, clock)
+    models = Planner(folds).train(data.pairs, 0, range(3), seconds=20.0)
+    lengths = [len(model.history) for model in models]
+    assert sum(lengths) <= 20
+    assert max(lengths) - min(lengths) <= 1  # the first one would have taken all
+
+
+def test_a_kind_of_no_use_does_not_take_the_time_of_better_ones(tmp_path):
+    """Extra trees are slow here, and a pool has no use for them."""
+    progress = Simulated(0.05, extra_trees=1.5)
+    found = fitted(tmp_path, progress, limit=60.0, max_steps=None, patience=5)
+    weights = {member.name: member.weight for member in found.members}
+    assert progress.time <= 60 + 1.5
+    assert weights.get("extra-trees", 0.0) == 0 or found.n_retrained == len(found.used)
+
+
+def test_more_configurations_until_they_no_longer_help(tmp_path, monkeypatch):
+    monkeypatch.setattr(planner, "ROWS_PER_MEMBER", 1)
+    options = {"limit": 1e6, "time_limit": 1e6, "folds": 2}
+    found = fitted(tmp_path / "all", Simulated(0.01), **options)
+    names = {member.name for member in found.members}
+    assert names > set(KINDS)
+    monkeypatch.setattr(planner, "IN_VAIN", 1)
+    monkeypatch.setattr(planner, "BETTER", 1.0)  # nothing is
+    found = fitted(tmp_path / "one", Simulated(0.01), **options)
+    assert len(found.members) == len(KINDS) + 1
+    monkeypatch.setattr(planner, "ROWS_PER_MEMBER", 200)  # and there are 192
+    found = fitted(tmp_path / "few", Simulated(0.01), **options)
+    assert len(found.members) == len(KINDS)
 
 
 def test_fewer_rows_if_there_is_no_time_for_all():

@@ -100,7 +100,7 @@ def fit(
             "-m",
             names=list_models,
             help="auto (several kinds), xgboost, lightgbm, catboost, hist-gb, extra-trees, "
-            "random-forest, logistic (a regularization path) or mlp.",
+            "random-forest, knn (nearest neighbors), logistic (a regularization path) or mlp.",
         ),
     ] = "xgboost",
     time_limit: Annotated[float | None, option.number("--time-limit", TIME_LIMIT, min=1)] = None,

@@ -372,13 +372,15 @@ def describe_pool(fit: Fit, judged: Judgement | None) -> str:
 
 def describe_calibration(fit: Fit) -> str:
     """Return what calibrates the delivered models, and how much their average is sharpened."""
-    if isinstance(fit.ensemble, Pool):
-        mean, final = fit.ensemble.selected.pool, fit.ensemble.calibrator
-        return (
-            f"Each member is calibrated on validation rows; so is their weighted {mean} mean, "
-            f"with temperature {getattr(final, 'temperature_', 1.0):.3g}."
-        )
     found, beta = fit.ensemble.calibrator, fit.ensemble.beta
+    if isinstance(fit.ensemble, Pool):
+        mean, temperature = fit.ensemble.selected.pool, getattr(found, "temperature_", 1.0)
+        how = (
+            f"Each member is calibrated on validation rows; so is their weighted {mean} mean, with "
+            f"temperature {temperature:.3g}"
+        )
+        case = "sharpened" if fit.ensemble.beta > 1.005 else "one"
+        return AVERAGES[case].format(how=how, beta=fit.ensemble.beta)
     how = f"Calibrated with {fit.options.calibrator}"
     if isinstance(found, AutoCalibrator):
         parts = {
