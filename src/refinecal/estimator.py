@@ -22,6 +22,7 @@ from refinecal.training.pool import Pool
 from refinecal.training.predictions import is_frozen, predictions_of, show_label
 from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, concat_rows, parts
 from refinecal.training.trainer import (
+    ROUNDS,
     Candidate,
     EstimatorFolds,
     check_known,
@@ -336,7 +337,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             )
         for base, params in found:
             named = {name.rsplit("__", 1)[-1] for name in params}
-            if named & {"n_estimators", "max_iter", "iterations"} and is_iterative(base):
+            if named & set(ROUNDS) and is_iterative(base):
                 raise ValueError(
                     "candidates sets the number of rounds, which training chooses itself: omit it, and pass "
                     "max_steps= to limit it"

@@ -21,14 +21,15 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from refinecal import RefinementMonitor
+from refinecal import RefinementMonitor, RefineThenCalibrateClassifier, refinement_scorer
 from refinecal.integrations.optuna import TrialMonitor
-from refinecal.integrations.sklearn import RefinementStopping, train
+from refinecal.integrations.sklearn import RefinementStopping, ensemble_of, train
 from refinecal.training.trainer import is_iterative
 
 
@@ -498,3 +499,59 @@ def test_a_model_without_scores():
 
     with pytest.raises(TypeError, match="LinearRegression has neither predict_proba nor"):
         fit(LinearRegression(), cancer())
+
+
+# ---- searches ---------------------------------------------------------------------------------------------
+
+
+def test_an_ensemble_of_a_search_pools_its_best_configurations():
+    X, y, X_val, _ = digits()
+    few = slice(300)
+    line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+    grid = {"logisticregression__C": [1e-4, 1e-2, 0.1, 1.0]}
+    search = GridSearchCV(line, grid, cv=3, scoring=refinement_scorer()).fit(X[few], y[few])
+    pool = ensemble_of(search, X[few], y[few], n_best=3, random_state=0)
+    assert pool.n_folds == 3
+    order = np.argsort(search.cv_results_["rank_test_score"])[:3]
+    best = [grid["logisticregression__C"][place] for place in order]
+    assert pool.ensemble_.names == tuple(
+        f"LogisticRegression(logisticregression__C={value})" for value in best
+    )
+    again = RefineThenCalibrateClassifier(
+        line,
+        candidates=[{"logisticregression__C": value} for value in best],
+        ensemble=True,
+        n_folds=3,
+        random_state=0,
+    ).fit(X[few], y[few])
+    np.testing.assert_array_equal(pool.predict_proba(X_val), again.predict_proba(X_val))
+
+
+def test_numbers_of_rounds_are_left_out_and_equal_configurations_count_once():
+    X, y, *_ = cancer()
+    grid = {"max_iter": [5, 20], "max_leaf_nodes": [3, 5]}
+    model = HistGradientBoostingClassifier(random_state=0)
+    scoring = {"ours": refinement_scorer(), "accuracy": "accuracy"}
+    search = RandomizedSearchCV(
+        model, grid, n_iter=4, cv=2, scoring=scoring, refit="ours", random_state=0
+    )
+    search.fit(X, y)
+    pool = ensemble_of(search, X, y, max_steps=200, patience=5, random_state=0)
+    assert len(pool.ensemble_.names) == 2
+    assert all("max_leaf_nodes" in name and "max_iter" not in name for name in pool.ensemble_.names)
+    search.refit = False
+    with pytest.raises(ValueError, match="set search.refit to the name of the"):
+        ensemble_of(search, X, y)
+
+
+def test_searches_that_give_nothing_to_pool():
+    X, y, *_ = cancer()
+    search = GridSearchCV(LogisticRegression(), {"C": [-1.0]}, cv=2)
+    with pytest.raises(ValueError, match="call search.fit"):
+        ensemble_of(search, X, y)
+    search.cv_results_ = {"mean_test_score": [np.nan], "params": [{"C": -1.0}]}
+    with pytest.raises(ValueError, match="every configuration of the search has failed"):
+        ensemble_of(search, X, y)
+    search.cv_results_ = {"mean_test_score": [0.5], "params": [{"C": 1.0}]}
+    with pytest.raises(ValueError, match="n_best"):
+        ensemble_of(search, X, y, n_best=0)

@@ -9,18 +9,21 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from refinecal._core.checks import check_keywords
+from refinecal._core.checks import check_keywords, check_whole
 from refinecal.integrations._adapter import Stopping
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 from refinecal.training import trainer
 from refinecal.training.predictions import is_frozen
 from refinecal.training.rows import Rows
 
-__all__ = ["RefinementStopping", "train"]
+if TYPE_CHECKING:
+    from refinecal.estimator import RefineThenCalibrateClassifier
+
+__all__ = ["RefinementStopping", "ensemble_of", "train"]
 
 
 class RefinementStopping(Stopping):
@@ -187,6 +190,78 @@ def train(
     finally:
         monitor.classes = given
     return model
+
+
+def ensemble_of(
+    search: Any, X: Any, y: Any, *, n_best: int = 10, sample_weight: Any = None, **options: Any
+) -> RefineThenCalibrateClassifier:
+    """Return an ensemble of the best configurations that a search has tried.
+
+    A search keeps no predictions, so these configurations are trained again, on the search's folds. Numbers
+    of rounds are left out: each training run stops at its best step.
+
+    Parameters
+    ----------
+    search : GridSearchCV, RandomizedSearchCV or another search
+        Fitted, of a classifier; ``refinement_scorer()`` is a good ``scoring``.
+    X, y : array-like
+        Training data, as a rule that of the search.
+    n_best : int, default 10
+        The number of configurations, the best first.
+    sample_weight : array-like, optional
+        Weights of the rows.
+    **options
+        Parameters of :class:`refinecal.RefineThenCalibrateClassifier`, such as ``random_state``; ``n_folds``
+        is by default the search's ``cv``.
+
+    Returns
+    -------
+    RefineThenCalibrateClassifier
+        Fitted; ``ensemble_.weights`` are those of the configurations.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> grid = {"max_depth": [1, 2, 3], "min_samples_leaf": [1, 5]}
+    >>> search = GridSearchCV(DecisionTreeClassifier(random_state=0), grid, scoring=rc.refinement_scorer())
+    >>> pool = ensemble_of(search.fit(X, y), X, y, n_best=4, random_state=0)
+    >>> len(pool.ensemble_.names)
+    4
+    """
+    from refinecal.estimator import RefineThenCalibrateClassifier
+
+    results = getattr(search, "cv_results_", None)
+    if results is None:
+        raise ValueError("search has no cv_results_: call search.fit(X, y) first")
+    metric = search.refit if isinstance(search.refit, str) else "score"
+    if f"mean_test_{metric}" not in results:
+        raise ValueError(
+            f"search has several scores and refit={search.refit!r}: set search.refit to the name of the "
+            "score that ranks its configurations"
+        )
+    scores = np.asarray(results[f"mean_test_{metric}"], dtype=np.float64)
+    steps = trainer.is_iterative(search.estimator)
+    found: list[dict[str, Any]] = []
+    for place in np.argsort(-scores, kind="stable"):  # NaN, of what failed, comes last
+        params = {
+            name: value
+            for name, value in results["params"][place].items()
+            if not (steps and name.rsplit("__", 1)[-1] in trainer.ROUNDS)
+        }
+        if np.isfinite(scores[place]) and params not in found:
+            found.append(params)
+    if not found:
+        raise ValueError("every configuration of the search has failed: see its error_score")
+    options = {"n_folds": 5 if search.cv is None else search.cv, **options}
+    kept = found[: check_whole("n_best", n_best)]
+    pool = RefineThenCalibrateClassifier(
+        search.estimator, candidates=kept, ensemble=True, **options
+    )
+    return pool.fit(X, y, sample_weight=sample_weight)
 
 
 def _rows(X: Any, y: Any, weights: Any) -> Rows:

@@ -47,6 +47,7 @@ FIRST_STAGES = 64  # rounds before the first look; doubled as long as they still
 PER_STAGE = ("_predictors", "estimators_", "estimator_weights_", "estimator_errors_")
 SCORES = ("train_score_", "oob_improvement_", "oob_scores_")
 LENGTHS = ("n_estimators", "max_iter")
+ROUNDS = (*LENGTHS, "iterations")  # that training chooses itself
 SEEDS = ("random_state", "random_seed", "seed")
 
 
