@@ -283,6 +283,13 @@ def test_folds_that_are_trained_one_after_the_other_share_the_time(tmp_path):
     assert max(lengths) - min(lengths) <= 1  # the first one would have taken all
 
 
+def test_one_kind_has_all_the_time(tmp_path):
+    progress = Simulated(1.0)
+    options = {"model": "lightgbm", "max_steps": 500, "patience": 500}
+    fitted(tmp_path, progress, limit=100.0, **options)
+    assert 70 <= progress.time <= 101
+
+
 def test_a_kind_of_no_use_does_not_take_the_time_of_better_ones(tmp_path):
     """Extra trees are slow here, and a pool has no use for them."""
     progress = Simulated(0.05, extra_trees=1.5)

@@ -1,8 +1,8 @@
 """Several kinds of models within a time limit, and the pool of the best.
 
-First each kind is trained on one fold, which shows how long it takes. Then as many folds
-as there is time for, of all kinds if possible, else of those that a pool of the first fold needs; random
-configurations, if asked for; and at last, if there is time, the models that are delivered, on all rows.
+First each kind is trained on one or two folds, which shows how long it takes and which kinds a pool would
+use. Then these on as many folds as there is time for; other kinds and configurations with the time that is
+left; and at last, if there is time, the members of the pool again, on all rows.
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ from refinecal.tabular.portfolio import draw_all
 from refinecal.training.crossfit import Best, Ensemble, FoldModel
 from refinecal.training.pool import Pool
 
-BETTER, IN_VAIN = (
-    1e-3,
-    5,
-)  # another configuration is tried if one of so many lowers refinement by this part,
-ROWS_PER_MEMBER = 200  # and if there are as many rows, without which choosing is noise
+# Another configuration is tried if one of the last so many lowered refinement by this part, and if there are
+# as many rows for each, without which choosing is noise.
+BETTER, IN_VAIN, ROWS_PER_MEMBER = 1e-3, 5, 200
 FEWEST_AGAIN = 2  # folds of a member that is trained again on all rows
 FIRST_SHARE = 0.35  # of the time for the first fold of all kinds
 LOADING = {"mlp": 1.5}  # times the start of the command that it takes to import the library
@@ -52,9 +50,7 @@ WORTH = 0.003  # a kind that lowers refinement by this part is worth fewer folds
 SHORTEST = 0.6  # part of the time of the first run that is enough for another
 LEAST_SLACK = 1.2  # by which runs may be longer than the first one
 CHEAP = 0.15  # part of the time that is left for a kind that the first folds have no use for
-ENOUGH_FOLDS = (
-    3  # of a pool that is trained again on all rows; else the tested models are delivered
-)
+ENOUGH_FOLDS = 3  # of a pool that is trained again on all rows; else what was tested is delivered
 LEAST = 1.0  # seconds for a training run without which there would be no result
 WORTHWHILE = 0.3  # and for any other
 CELLS_PER_SECOND = 2_000_000  # rows × columns that one model can learn from
@@ -122,9 +118,7 @@ class Planner:
 
     def _fit_one(self, best: Best) -> Fit:
         """Deliver the best candidate, trained again if there is time."""
-        chosen = best[CHOSEN_BY][1][0].candidate
-        fits = self._retraining([chosen]) <= self.clock.left
-        n_again = self.n_folds if self.retrains and fits else 0
+        n_again = self._find_folds_again(best[CHOSEN_BY][1][0].candidate)
         self.clock.deadline = self.clock.now() + max(self.clock.left, LEAST)
         calibrator = self._calibrator()
         outcomes = self.folds.select(best, calibrator)
@@ -142,7 +136,9 @@ class Planner:
         for each in used:
             units, number = each.units, each.tested.candidate
             groups[each.name] = each.average
-            found = self._train_again(number)
+            n_again, found = self._find_folds_again(number), []
+            if n_again and everything is not None:
+                found = self.train(everything, number, range(n_again), self.clock.left)
             if found and everything is not None:
                 judged = (each.tested, units)
                 joined = folds.join(found, calibrator, everything, tested=judged)
@@ -158,14 +154,11 @@ class Planner:
         parts = (folds.data, folds.options, folds.candidates, *about, replace(pool, groups=groups))
         return Fit(*parts, pooled, tuple(members), n_retrained)
 
-    def _train_again(self, number: int) -> list[FoldModel]:
-        """Train a candidate on as many folds of all rows as there is time for, or on none."""
-        everything, left = self.folds.data.everything, max(self.clock.left, 0.0)
-        n_waves = left / max(self.again * self.seconds(number), LEAST / 100)
+    def _find_folds_again(self, number: int) -> int:
+        """Return on how many folds of all rows there is time to train a candidate."""
+        n_waves = max(self.clock.left, 0.0) / max(self.again * self.seconds(number), LEAST / 100)
         n = int(min(self.n_folds, n_waves * self.speed(number)))
-        if everything is None or not self.retrains or n < min(FEWEST_AGAIN, self.n_folds):
-            return []
-        return self.train(everything, number, range(n), left)
+        return n if self.retrains and n >= min(FEWEST_AGAIN, self.n_folds) else 0
 
     def _judge_members(self, selected: SelectedEnsemble) -> list[Member]:
         """Return the leaderboard: every candidate, the best by refinement first."""
@@ -191,10 +184,8 @@ class Planner:
         self, selected: SelectedEnsemble, used: Sequence[Member], best: Selection
     ) -> tuple[Selection, Pool]:
         """Return the pool, and what it says of the test rows."""
-        pool, test = (
-            Pool({each.name: each.average for each in used}, selected),
-            self.folds.data.test,
-        )
+        test = self.folds.data.test
+        pool = Pool({each.name: each.average for each in used}, selected)
         if test is None:
             return replace(best, metric="ensemble", ensemble=pool), pool
         k = self.folds.data.k
@@ -332,7 +323,7 @@ class Planner:
                 missed.append(self.name(number))
                 continue
             n_waves = math.ceil(len(pairs) / len(wave)) * (1 + self.again)
-            most = max(most, clock.left / n_waves * MOST_SHARE)
+            most = max(most, clock.left / n_waves * (MOST_SHARE if self.n_kinds > 1 else 1))
             found = self.train(pairs, number, wave, min(2 * share, most))
             if found:
                 most = max(most, MOST_RATIO * found[0].seconds * (not self.units))
