@@ -21,7 +21,12 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    RandomizedSearchCV,
+    StratifiedKFold,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -511,7 +516,7 @@ def test_an_ensemble_of_a_search_pools_its_best_configurations():
     grid = {"logisticregression__C": [1e-4, 1e-2, 0.1, 1.0]}
     search = GridSearchCV(line, grid, cv=3, scoring=refinement_scorer()).fit(X[few], y[few])
     pool = ensemble_of(search, X[few], y[few], n_best=3, random_state=0)
-    assert pool.n_folds == 3
+    assert pool.n_folds.get_n_splits() == 3
     order = np.argsort(search.cv_results_["rank_test_score"])[:3]
     best = [grid["logisticregression__C"][place] for place in order]
     assert pool.ensemble_.names == tuple(
@@ -521,7 +526,7 @@ def test_an_ensemble_of_a_search_pools_its_best_configurations():
         line,
         candidates=[{"logisticregression__C": value} for value in best],
         ensemble=True,
-        n_folds=3,
+        n_folds=StratifiedKFold(3),
         random_state=0,
     ).fit(X[few], y[few])
     np.testing.assert_array_equal(pool.predict_proba(X_val), again.predict_proba(X_val))
@@ -555,3 +560,14 @@ def test_searches_that_give_nothing_to_pool():
     search.cv_results_ = {"mean_test_score": [0.5], "params": [{"C": 1.0}]}
     with pytest.raises(ValueError, match="n_best"):
         ensemble_of(search, X, y, n_best=0)
+
+
+def test_a_search_with_groups_and_arrays_among_its_parameters():
+    X, y, *_ = cancer()
+    groups = np.arange(len(y)) // 5
+    grid = {"priors": [np.array([0.4, 0.6]), np.array([0.5, 0.5])]}
+    search = GridSearchCV(GaussianNB(), grid, cv=GroupKFold(3)).fit(X, y, groups=groups)
+    pool = ensemble_of(search, X, y, groups=groups, random_state=0)
+    assert len(pool.ensemble_.names) == 2
+    with pytest.raises(ValueError, match="groups"):
+        ensemble_of(search, X, y)

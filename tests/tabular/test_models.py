@@ -4,7 +4,9 @@ import os
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
+from threading import Event
 
 import catboost
 import lightgbm as lgb
@@ -29,9 +31,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import QuantileTransformer
 
 import refinecal as rc
+from refinecal.training import neighbors
 from refinecal.training.encoding import Encoding, code_positions, most_frequent, to_matrix
 from refinecal.training.mlp import predict, to_batch
-from refinecal.training.mlp_training import Progress, _cosine, forward
+from refinecal.training.mlp_training import Progress, _cosine, _limit_threads, forward
 from refinecal.training.rows import Rows
 from refinecal.training.table_model import MODELS, get_model
 from refinecal.training.trainer import TrainingRun
@@ -362,6 +365,61 @@ def test_the_mlp_is_the_one_that_torch_layers_make():
             layer.bias.copy_(net[bias])
         expected = twin(torch.from_numpy(inputs.astype(np.float32))).numpy()
     assert np.allclose(model.logits(data[2]), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_threads_of_torch_are_restored_by_blocks_that_overlap():
+    """As runs in two threads: the first to begin is not the last to end."""
+    before, steps = torch.get_num_threads(), [Event() for _ in range(4)]
+
+    def first():
+        with _limit_threads(1):
+            steps[0].set()
+            steps[1].wait(10)
+        with _limit_threads(1):  # a second run of the same thread, while the other is still inside
+            steps[2].set()
+            steps[3].wait(10)
+
+    def second():
+        steps[0].wait(10)
+        with _limit_threads(1):
+            steps[1].set()
+            steps[2].wait(10)
+        steps[3].set()
+
+    with ThreadPoolExecutor(2) as workers:
+        for each in [workers.submit(first), workers.submit(second)]:
+            each.result()
+        inside = [workers.submit(torch.get_num_threads).result() for _ in range(4)]
+    assert torch.get_num_threads() == before
+    assert set(inside) == {before}
+
+
+def test_networks_predict_no_rows():
+    model = train("mlp", halves(*mixed()), max_steps=1, params=WAVY)
+    assert model.logits(mixed()[0][:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("scaling", ["standard", "quantile"])
+def test_neighbors_of_rows_far_from_all_others(scaling):
+    model = train("knn", halves(*mixed()), params={"scaling": scaling})
+    assert np.isfinite(model.logits(odd_rows(mixed()[0]))).all()
+
+
+def test_neighbors_are_fewer_where_many_rows_ask(monkeypatch):
+    monkeypatch.setattr(neighbors, "FEWEST_ROWS", 10)
+    monkeypatch.setattr(neighbors, "MOST_PAIRS", 250 * 40)  # there are 250 validation rows
+    model = train("knn", halves(*mixed()))
+    assert len(model.known["y"]) == 40
+    assert np.isfinite(model.logits(mixed()[0])).all()
+
+
+def test_neighbors_where_nothing_differs(tmp_path):
+    _, y = mixed()
+    X = pd.DataFrame({"same": np.ones(len(y)), "nothing": np.nan})
+    model = train("knn", halves(X, y))
+    assert np.isfinite(model.logits(X)).all()
+    model.save(tmp_path)
+    assert np.array_equal(get_model("knn").load(tmp_path).logits(X), model.logits(X))
 
 
 WAVY = {"n_layers": 2, "hidden_size": 16, "n_frequencies": 5, "learning_rate": 0.01}

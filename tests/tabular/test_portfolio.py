@@ -5,6 +5,7 @@ import pytest
 from test_models import halves, mixed
 
 from refinecal.stopping import RefinementMonitor
+from refinecal.tabular import portfolio
 from refinecal.tabular.data import Options
 from refinecal.tabular.portfolio import BOOSTING, MORE, SECOND, SMALL, draw_all
 from refinecal.training.rows import Rows
@@ -29,6 +30,18 @@ def test_more_time_adds_candidates_and_changes_none():
     """So that a run can be resumed with another limit."""
     few, many = draw_all(Options(model="auto")), draw_all(TIMED)
     assert many[: len(few)] == few
+
+
+def test_a_number_of_configurations_that_is_asked_for_is_kept():
+    timed = draw_all(Options(model="auto", time_limit=60.0, tune=3))
+    assert sum(each.kind == "xgboost" for each in timed) == 3
+
+
+@pytest.mark.parametrize("missing", [None, "lightgbm"])
+def test_no_configuration_is_there_twice(monkeypatch, missing):
+    monkeypatch.setattr(portfolio, "find_spec", lambda name: None if name == missing else name)
+    found = [(each.kind, repr(each.params)) for each in draw_all(TIMED)]
+    assert len(set(found)) == len(found)
 
 
 def test_boosting_comes_last_where_it_grows_a_tree_per_class():
@@ -66,7 +79,7 @@ def test_what_is_drawn_near_good_parameters_can_be_trained(kind):
 
 
 def test_other_kinds_are_drawn_from_their_only_space():
-    assert set(SPACES) - set(NEAR) == {"hist-gb", "knn", "logistic", "realmlp"}
+    assert set(SPACES) - set(NEAR) == {"knn", "logistic", "realmlp"}
     params = draw("knn", np.random.default_rng(0), near=True)
     assert params == draw("knn", np.random.default_rng(0))
 

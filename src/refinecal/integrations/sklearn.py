@@ -193,7 +193,14 @@ def train(
 
 
 def ensemble_of(
-    search: Any, X: Any, y: Any, *, n_best: int = 10, sample_weight: Any = None, **options: Any
+    search: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_best: int = 10,
+    sample_weight: Any = None,
+    groups: Any = None,
+    **options: Any,
 ) -> RefineThenCalibrateClassifier:
     """Return an ensemble of the best configurations that a search has tried.
 
@@ -208,8 +215,8 @@ def ensemble_of(
         Training data, as a rule that of the search.
     n_best : int, default 10
         The number of configurations, the best first.
-    sample_weight : array-like, optional
-        Weights of the rows.
+    sample_weight, groups : array-like, optional
+        Weights of the rows, and their groups, which no fold splits.
     **options
         Parameters of :class:`refinecal.RefineThenCalibrateClassifier`, such as ``random_state``; ``n_folds``
         is by default the search's ``cv``.
@@ -232,6 +239,8 @@ def ensemble_of(
     >>> len(pool.ensemble_.names)
     4
     """
+    from sklearn.model_selection import check_cv
+
     from refinecal.estimator import RefineThenCalibrateClassifier
 
     results = getattr(search, "cv_results_", None)
@@ -252,16 +261,16 @@ def ensemble_of(
             for name, value in results["params"][place].items()
             if not (steps and name.rsplit("__", 1)[-1] in trainer.ROUNDS)
         }
-        if np.isfinite(scores[place]) and params not in found:
+        if np.isfinite(scores[place]) and repr(params) not in map(repr, found):
             found.append(params)
     if not found:
         raise ValueError("every configuration of the search has failed: see its error_score")
-    options = {"n_folds": 5 if search.cv is None else search.cv, **options}
+    options = {"n_folds": check_cv(search.cv, y, classifier=True), **options}
     kept = found[: check_whole("n_best", n_best)]
     pool = RefineThenCalibrateClassifier(
         search.estimator, candidates=kept, ensemble=True, **options
     )
-    return pool.fit(X, y, sample_weight=sample_weight)
+    return pool.fit(X, y, sample_weight=sample_weight, groups=groups)
 
 
 def _rows(X: Any, y: Any, weights: Any) -> Rows:

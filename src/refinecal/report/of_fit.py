@@ -359,6 +359,8 @@ def configuration(fit: Fit) -> str:
     params = _parameters(chosen)
     if not is_random:
         return f"{kind} with its default parameters{f' ({params})' if params else ''}."
+    if fit.options.model == "auto":
+        return f"{kind} with other parameters than its defaults: {params}."
     n_random = sum(each.is_random for each in fit.candidates)
     which = f"configuration {fit.chosen.candidate} of {n_random} random ones"
     return f"{kind}, {which}: {params}."

@@ -110,14 +110,24 @@ class Member:
 
     @property
     def average(self) -> Ensemble:
-        """The plain mean of its models, as pools take it: they are sharpened as a whole."""
+        """Its models as pools take them, which are sharpened as a whole."""
         assert isinstance(self.tested.ensemble, Ensemble), "of one candidate"
-        return replace(self.tested.ensemble, beta=1.0)
+        return plain_mean(self.tested.ensemble)
 
     @property
     def seconds(self) -> float:
         """How long its training runs took."""
         return sum(unit.seconds for unit in self.units)
+
+
+def plain_mean(ensemble: Ensemble) -> Ensemble:
+    """Return an ensemble that is not sharpened; a geometric mean, whose sharpness is not known, stays one."""
+    return ensemble if ensemble.beta is None else replace(ensemble, beta=1.0)
+
+
+def by_weight(members: Sequence[Member]) -> list[Member]:
+    """Return the members of the pool, the heaviest first: the order of its models everywhere."""
+    return sorted((each for each in members if each.weight > 0), key=lambda each: -each.weight)
 
 
 @dataclass(slots=True)
@@ -154,11 +164,10 @@ class Fit:
         self.final = self.chosen if self.pooled is None else self.pooled
         self.kind = self.candidates[self.chosen.candidate].kind
         model = get_model(self.kind)
-        self.step_name, self.max_steps = (
-            model.step_name,
-            self.options.max_steps or model.default_steps,
-        )
-        self.used = [member for member in self.members if member.weight > 0]
+        steps = self.candidates[self.chosen.candidate].max_steps
+        self.step_name = model.step_name
+        self.max_steps = self.options.max_steps or steps or model.default_steps
+        self.used = by_weight(self.members)
         of_members = [unit for member in self.used for unit in member.units]
         self.tested = self.units if self.pooled is None else of_members
         self.groups = pool.groups if isinstance(pool, Pool) else {"": pool}
@@ -214,7 +223,11 @@ class Fit:
     def hit_the_end(self) -> bool:
         """Whether the best step is the last that was allowed, so that more might be better."""
         is_patient = get_model(self.kind).default_patience is None  # all steps are looked at
-        return bool(np.median(self.chosen.steps) == self.max_steps) and not is_patient
+        is_planned = (
+            self.candidates[self.chosen.candidate].max_steps is not None
+        )  # for its schedule
+        is_last = bool(np.median(self.chosen.steps) == self.max_steps)
+        return is_last and not is_patient and not is_planned
 
 
 def plan(data: Data, options: Options) -> dict[str, Any]:
@@ -306,10 +319,8 @@ class TableFolds(CrossFit):
         If it is not known how far they disagree, test rows show it, without their labels: those of the same
         models, or if these have been trained on test rows, of the ``tested`` ones. Few test rows do not.
         """
-        k, test, n_first = self.data.k, self.data.test, min(parts.n_first, len(units))
-        held_out = [unit.held_out(metric, k) for unit in units]
-        known = [unit.known for unit in units]
-        ensemble = Ensemble.fit(held_out, known, calibrator, range(k), n_first)
+        k, test = self.data.k, self.data.test
+        ensemble = self.calibrate(units, calibrator, parts, metric)
         judged, seen = ensemble, units
         if tested is not None:
             judged, seen = tested[0].ensemble, tested[1]  # type: ignore[assignment]  # of one candidate
@@ -318,6 +329,14 @@ class TableFolds(CrossFit):
         logits = [unit.test_logits(metric, k) for unit in seen]
         disagreement = judged.disagreement(logits, test.weights)
         return ensemble.sharpen(disagreement, sum(len(unit.y) for unit in seen))
+
+    def calibrate(
+        self, units: list[FoldModel], calibrator: Any, parts: Parts, metric: str = CHOSEN_BY
+    ) -> Ensemble:
+        """Calibrate models on the rows held out of each."""
+        held_out = [unit.held_out(metric, self.data.k) for unit in units]
+        known, n_first = [unit.known for unit in units], min(parts.n_first, len(units))
+        return Ensemble.fit(held_out, known, calibrator, range(self.data.k), n_first)
 
     def select(self, best: Best, calibrator: Any) -> dict[str, Selection]:
         """Return the result of choosing by each metric; metrics with the same choice share it.
@@ -397,7 +416,7 @@ class TableFolds(CrossFit):
             label += f", about {duration(rest)} left" if rest >= LONG else ""
         most = self.options.max_steps or steps or get_model(kind).default_steps
         self.progress.start(number, label, most)
-        name = f"{'candidate' if is_judged else 'delivered'}-{candidate}-fold-{fold}"
+        name = self._run_name(parts, candidate, fold)
         try:
             found = self.folder.load(name)
             if found is None:
@@ -412,6 +431,13 @@ class TableFolds(CrossFit):
             return found
         finally:
             self.progress.finish(number)
+
+    def _run_name(self, parts: Any, candidate: int, fold: int) -> str:
+        return f"{'candidate' if parts is self.data.pairs else 'delivered'}-{candidate}-fold-{fold}"
+
+    def is_stored(self, parts: Any, candidate: int, fold: int) -> bool:
+        """Tell whether a training run was finished before."""
+        return (self.folder.path / self._run_name(parts, candidate, fold)).exists()
 
     def _new_run(
         self, parts: Any, candidate: int, fold: int, number: int, max_steps: int

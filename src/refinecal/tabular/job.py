@@ -199,7 +199,7 @@ def metrics(request: FitRequest, finished: FinishedRun) -> dict[str, Any]:
             "steps": [unit.choices[chosen.metric].step for unit in found.delivered],
             "calibrator": calibrator._summary() or type(calibrator).__name__,
             "beta": getattr(calibrator, "beta_", None),
-            "beta_of_the_average": getattr(found.ensemble, "beta", None),  # a pool has none
+            "beta_of_the_average": found.ensemble.beta,
         },
         **several,
         "plan": list(found.plan),

@@ -33,9 +33,11 @@ from refinecal.tabular.fitting import (
     Progress,
     Selection,
     TableFolds,
+    by_weight,
+    plain_mean,
 )
 from refinecal.tabular.portfolio import draw_all
-from refinecal.training.crossfit import Best, Ensemble, FoldModel
+from refinecal.training.crossfit import Best, Disagreement, Ensemble, FoldModel
 from refinecal.training.pool import Pool
 
 # Another configuration is tried if one of the last so many lowered refinement by this part, and if there are
@@ -90,6 +92,7 @@ class Planner:
     n_folds: int = 1
     retrains: bool = True  # on all rows
     said: list[str] = field(default_factory=list)
+    calibrated: dict[tuple[int, int], Ensemble] = field(default_factory=dict)  # by candidate, folds
 
     # ---- what is delivered ---------------------------------------------------------------------------------
 
@@ -120,6 +123,7 @@ class Planner:
         """Deliver the best candidate, trained again if there is time."""
         n_again = self._find_folds_again(best[CHOSEN_BY][1][0].candidate)
         self.clock.deadline = self.clock.now() + max(self.clock.left, LEAST)
+        self.folds.folds = range(n_again)  # which share that time
         calibrator = self._calibrator()
         outcomes = self.folds.select(best, calibrator)
         found = self.folds.deliver(outcomes, best[CHOSEN_BY][1], calibrator, n_again)
@@ -129,35 +133,41 @@ class Planner:
     def _fit_pool(self, best: Best, selected: SelectedEnsemble, members: list[Member]) -> Fit:
         """Train the members of a pool again as long as there is time, the heaviest first."""
         folds, calibrator = self.folds, self._calibrator()
-        used = sorted((each for each in members if each.weight > 0), key=lambda each: -each.weight)
+        used = by_weight(members)
         groups: dict[str, Ensemble] = {}
         delivered: list[FoldModel] = []
         n_retrained, everything = 0, folds.data.everything
-        for each in used:
+        for place, each in enumerate(used):
             units, number = each.units, each.tested.candidate
             groups[each.name] = each.average
             n_again, found = self._find_folds_again(number), []
             if n_again and everything is not None:
-                found = self.train(everything, number, range(n_again), self.clock.left)
+                planned = self.again * self.total([number], n_again)
+                later = self._retraining([other.tested.candidate for other in used[place + 1 :]])
+                most = max(LEAST_SLACK * planned, self.clock.left - later)
+                most = min(most, self.clock.left)
+                found = self.train(everything, number, range(n_again), most)
             if found and everything is not None:
-                judged = (each.tested, units)
-                joined = folds.join(found, calibrator, everything, tested=judged)
-                groups[each.name] = replace(joined, beta=1.0)
+                joined = folds.join(found, calibrator, everything, tested=(each.tested, units))
+                groups[each.name] = plain_mean(joined)
                 units, n_retrained = found, n_retrained + 1
             delivered += units
         if self.retrains and n_retrained < len(used):
             self.say(f"No time to train {len(used) - n_retrained} of {len(used)} members again.")
         best = {name: best[name] for name in (CHOSEN_BY, USUAL)}
         outcomes = folds.select(best, calibrator)
-        pooled, pool = self._judge_pool(selected, used, outcomes[CHOSEN_BY])
+        pooled, disagreement = self._judge_pool(selected, used, outcomes[CHOSEN_BY])
+        pool = Pool(groups, selected).sharpen(disagreement, self._n_held_out(used))
         about = (best[CHOSEN_BY][1], outcomes, folds.history, delivered)
-        parts = (folds.data, folds.options, folds.candidates, *about, replace(pool, groups=groups))
+        parts = (folds.data, folds.options, folds.candidates, *about, pool)
         return Fit(*parts, pooled, tuple(members), n_retrained)
 
     def _find_folds_again(self, number: int) -> int:
         """Return on how many folds of all rows there is time to train a candidate."""
         n_waves = max(self.clock.left, 0.0) / max(self.again * self.seconds(number), LEAST / 100)
-        n = int(min(self.n_folds, n_waves * self.speed(number)))
+        n = self.n_folds
+        if n_waves < np.inf:
+            n = min(n, math.floor(n_waves) * self.speed(number))
         return n if self.retrains and n >= min(FEWEST_AGAIN, self.n_folds) else 0
 
     def _judge_members(self, selected: SelectedEnsemble) -> list[Member]:
@@ -182,28 +192,36 @@ class Planner:
 
     def _judge_pool(
         self, selected: SelectedEnsemble, used: Sequence[Member], best: Selection
-    ) -> tuple[Selection, Pool]:
-        """Return the pool, and what it says of the test rows."""
-        test = self.folds.data.test
+    ) -> tuple[Selection, Disagreement | None]:
+        """Return the pool as it was tested, and how far its folds disagree on test rows, if that is known."""
+        test, k = self.folds.data.test, self.folds.data.k
         pool = Pool({each.name: each.average for each in used}, selected)
         if test is None:
-            return replace(best, metric="ensemble", ensemble=pool), pool
-        k = self.folds.data.k
+            return replace(best, metric="ensemble", ensemble=pool), None
         logits = {each.name: [u.test_logits(CHOSEN_BY, k) for u in each.units] for each in used}
-        if test.n_used >= FEW_ROWS:
-            n = sum(len(unit.y) for unit in used[0].units)
-            pool = pool.sharpen(logits, test.weights, n)
+        disagreement = None
+        if test.n_used >= FEW_ROWS and self.n_folds > 1:
+            disagreement = pool.disagreement(logits, test.weights)
+        pool = pool.sharpen(disagreement, self._n_held_out(used))
         before = np.sum([each.weight * np.asarray(each.tested.before) for each in used], axis=0)
         after = pool.predict_proba(chain(*logits.values()))
-        return replace(best, metric="ensemble", ensemble=pool, before=before, after=after), pool
+        judged = replace(best, metric="ensemble", ensemble=pool, before=before, after=after)
+        return judged, disagreement
+
+    @staticmethod
+    def _n_held_out(used: Sequence[Member]) -> int:
+        """Return how many rows calibrate the members."""
+        return sum(len(unit.y) for unit in used[0].units)
 
     def _pool(self, units: dict[int, list[FoldModel]], cv: int | None = None) -> Pool:
         """Choose a pool of candidates by what they predict for held-out rows; without cv, a quick one."""
         folds, calibrator, data = self.folds, self._calibrator(), self.folds.data
-        members = {
-            self.name(number): (folds.join(each, calibrator, data.pairs), each)
-            for number, each in units.items()
-        }
+        members = {}
+        for number, each in units.items():
+            key = number, len(each)
+            if key not in self.calibrated:
+                self.calibrated[key] = folds.calibrate(each, calibrator, data.pairs)
+            members[self.name(number)] = self.calibrated[key], each
         return Pool.select(members, get_metric(CHOSEN_BY), range(data.k), data.pairs.rows, cv)
 
     def _calibrator(self) -> Any:
@@ -244,10 +262,11 @@ class Planner:
         self.n_folds = min(self.n_folds, max(map(len, self.units.values())))
         short = [number for number, units in self.units.items() if len(units) < self.n_folds]
         if short:
-            self.say(f"Not in the choice, for lack of time: {', '.join(map(self.name, short))}.")
+            names = ", ".join(map(self.name, short))
+            self.say(f"Not trained on all folds, so not in the choice: {names}.")
         if len(self.units) < n_candidates > self.n_kinds:
             n_whole = len(self.units) - len(short)
-            self.say(f"There was time for {n_whole} of {n_candidates} configurations.")
+            self.say(f"{n_whole} of {n_candidates} configurations were trained.")
         self.units = {n: each[: self.n_folds] for n, each in self.units.items() if n not in short}
 
     def _train_more(self, numbers: Sequence[int], wanted: Sequence[int]) -> None:
@@ -277,7 +296,14 @@ class Planner:
 
     def _find_used(self) -> tuple[list[int], float]:
         """Return the members of the pool, or the best candidate, and its refinement, as of now."""
-        return self._find_used_of({n: each for n, each in self.units.items() if self._is_whole(n)})
+        n_folds = self.n_folds
+        return self._find_used_of(
+            {n: each[:n_folds] for n, each in self.units.items() if self._is_whole(n)}
+        )
+
+    def _is_stored(self, number: int, folds: Sequence[int]) -> bool:
+        """Tell whether these runs were finished before an interruption."""
+        return all(self.folds.is_stored(self.folds.data.pairs, number, fold) for fold in folds)
 
     def _kinds(self, numbers: Sequence[int]) -> set[str]:
         return {self.folds.candidates[number].kind for number in numbers}
@@ -319,7 +345,7 @@ class Planner:
             share = (end - clock.now()) / (self.n_kinds - number)
             wave = range(len(pairs))[: self.speed(number)]
             loading = LOADING.get(self.folds.candidates[number].kind, 0.0) * self.start
-            if self.units and share < WORTHWHILE + loading:
+            if self.units and share < WORTHWHILE + loading and not self._is_stored(number, wave):
                 missed.append(self.name(number))
                 continue
             n_waves = math.ceil(len(pairs) / len(wave)) * (1 + self.again)
@@ -384,7 +410,7 @@ class Planner:
         while len(units) < self.n_folds:
             wave = range(len(units), self.n_folds)[: self.speed(number)]
             left = self.clock.left - later
-            if self.seconds(number) * SHORTEST > left:
+            if self.seconds(number) * SHORTEST > left and not self._is_stored(number, wave):
                 return
             most = slack * self.seconds(number) if self.seconds(number) else left
             found = self.train(self.folds.data.pairs, number, wave, min(left, most))

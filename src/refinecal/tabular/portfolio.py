@@ -68,6 +68,7 @@ SECOND: dict[str, dict[str, Any]] = {
     },
     "lightgbm": {**TUNED["lightgbm"], "extra_trees": True, "num_leaves": 80, "learning_rate": 0.07},
     "catboost": {"learning_rate": 0.06, "depth": 6, "boosting_type": "Plain"},
+    "hist-gb": {"learning_rate": 0.06, "max_leaf_nodes": 63, "l2_regularization": 1.0},
     "extra-trees": {"max_features": 0.7},
     "random-forest": {"max_features": 0.4, "min_samples_leaf": 3},
     "knn": {"scaling": "standard"},
@@ -96,7 +97,7 @@ def draw_all(options: Options, shape: tuple[int, int] = (0, 0), k: int = 2) -> l
     rng, kinds = np.random.default_rng(options.seed), installed_kinds()
     if k > MANY_CLASSES:
         kinds.sort(key=BOOSTING.__contains__)
-    n_turns = options.tune if options.time_limit is None else max(options.tune, MORE)
+    n_turns = MORE if options.tune == 1 and options.time_limit is not None else options.tune
 
     def params(kind: str, turn: int) -> dict[str, Any]:
         found = TUNED.get(kind, {}) if turn == 0 else SECOND.get(kind, {})

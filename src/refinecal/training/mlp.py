@@ -114,7 +114,9 @@ def _forward(net: Net, numbers: NDArray[Any], positions: NDArray[Any]) -> NDArra
     if "frequencies" in net:
         waves = np.cos(numbers[:, :, None] * net["frequencies"] + net["phases"])
         made = np.matmul(waves.transpose(1, 0, 2), net["mix"]).transpose(1, 0, 2) + net["mix_bias"]
-        numbers = np.concatenate([numbers, made.reshape(len(numbers), -1)], axis=1)
+        numbers = np.concatenate(
+            [numbers, made.reshape(len(numbers), made.shape[1] * made.shape[2])], axis=1
+        )
     hidden = numbers @ net["numbers"].T + net["bias_0"]
     for column in positions.T:
         hidden += net["codes"][column]

@@ -198,7 +198,5 @@ def _limit_threads(n_threads: int | None) -> Iterator[None]:
     try:
         yield
     finally:
-        with _threads:
-            before = _limited.pop()
-            if not _limited:
-                torch.set_num_threads(before)
+        with _threads:  # each thread has its own number
+            torch.set_num_threads(_limited.pop())

@@ -93,26 +93,33 @@ class Pool:
 
     def join(self, probs: Mapping[str, Any]) -> NDArray[np.float64]:
         """Return the probabilities of the pool from those of its members by name."""
-        frequencies = next(iter(self.groups.values())).frequencies
-        return sharpen(self.selected.predict_proba(probs), self.beta, frequencies)
+        return sharpen(self.selected.predict_proba(probs), self.beta, self._frequencies)
 
-    def sharpen(self, logits: Mapping[str, Sequence[Any]], weights: Any, n: float) -> Self:
-        """Return the pool sharpened by how far the pools of each fold's models disagree on new rows.
+    def disagreement(self, logits: Mapping[str, Sequence[Any]], weights: Any) -> Disagreement:
+        """Measure how far the pools of each fold's models disagree on new rows.
 
-        ``logits`` are those of the models of each member; ``n`` rows calibrate them.
+        ``logits`` are those of the models of each member, as many for all.
         """
-        m = min(map(len, logits.values()))
         found = []
-        for fold in range(m):
-            models = {name: (self.groups[name], each[fold]) for name, each in logits.items()}
-            probs = {name: own.calibrate(z, own.known[fold]) for name, (own, z) in models.items()}
+        for fold, models in enumerate(zip(*logits.values(), strict=True)):
+            probs = {}
+            for name, each in zip(logits, models, strict=True):
+                member = self.groups[name]
+                probs[name] = member.calibrate(each, member.known[fold])
             found.append(self.selected.predict_proba(probs))
-        if m == 1:
+        return Disagreement.measure(found, self._frequencies, weights)
+
+    def sharpen(self, disagreement: Disagreement | None, n: float) -> Self:
+        """Return the pool sharpened for its number of models; n rows calibrate it."""
+        if disagreement is None:
             return self
-        frequencies = next(iter(self.groups.values())).frequencies
-        return replace(
-            self, beta=Disagreement.measure(found, frequencies, weights).sharpening(m, n)
-        )
+        m = min(len(each.known) for each in self.groups.values())
+        return replace(self, beta=disagreement.sharpening(m, n))
+
+    @property
+    def _frequencies(self) -> Any:
+        """The class frequencies, the same for all members."""
+        return next(iter(self.groups.values())).frequencies
 
     def predict_held_out(
         self, models: Sequence[FoldModel], metric: str, n: int | None = None

@@ -148,6 +148,13 @@ NEAR: dict[str, dict[str, Draw]] = {
         "random_strength": _log_uniform(0.3, 3),
         "boosting_type": lambda rng: "Plain",
     },
+    "hist-gb": {
+        "max_leaf_nodes": _log_integer(15, 128),
+        "learning_rate": _log_uniform(0.04, 0.15),
+        "max_features": _uniform(0.4, 1),
+        "min_samples_leaf": _log_integer(4, 80),
+        "l2_regularization": _log_uniform(0.01, 10),
+    },
     "extra-trees": {"min_samples_leaf": _log_integer(0.6, 5), "max_features": _uniform(0.3, 1)},
     "random-forest": {"min_samples_leaf": _log_integer(0.6, 5), "max_features": _uniform(0.2, 0.7)},
     "mlp": {
