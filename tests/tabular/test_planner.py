@@ -302,7 +302,7 @@ def test_kinds_that_are_trained_one_by_one_and_several_at_once_make_a_pool(tmp_p
     assert np.isfinite(found.final.after).all()
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.integers(0, 10_000))
 def test_several_folds_at_once_within_any_limit(tmp_path_factory, seed):
     rng = np.random.default_rng(seed)
