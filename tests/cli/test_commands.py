@@ -377,6 +377,21 @@ def fitted(table, first_run):
     return table
 
 
+def test_predictions_start_without_what_only_training_needs(fitted):
+    """Imports are most of the time of a small table: scikit-learn's take longer than those of XGBoost."""
+    code = (
+        "import sys\nfrom refinecal.cli import main\n"
+        "sys.argv[1:] = ['predict', 'table-run', 'table.csv', '-o', 'new.csv', '-q']\n"
+        "try:\n    main()\nfinally:\n    print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "xgboost" in done.stdout.split()
+    assert not {"sklearn", "scipy.stats"} & set(done.stdout.split())
+    run("predict", "table-run", fitted, "-o", "here.csv")  # in a process with scikit-learn
+    assert Path("new.csv").read_bytes() == Path("here.csv").read_bytes()
+
+
 def test_chunks_change_nothing(fitted):
     run("predict", "table-run", fitted, "-o", "whole.parquet")
     run("predict", "table-run", fitted, "-o", "parts.csv", "--chunk", "7")

@@ -294,6 +294,32 @@ def test_models_that_are_trained_again_share_the_time(tmp_path):
     assert max(lengths) - min(lengths) <= 2
 
 
+def test_few_rows_are_drawn_twice_if_there_is_time(tmp_path):
+    found = fitted(tmp_path / "slow", Simulated(1.0), limit=120.0, folds="auto")
+    assert max(len(each.known) for each in found.groups.values()) <= 5
+    found = fitted(tmp_path / "fast", limit=120.0, folds="auto")
+    assert {len(each.known) for each in found.groups.values()} == {10}
+    assert (found.data.everything.n_first, len(found.data.everything)) == (5, 10)
+    assert len(found.delivered) == 10 * len(found.used)
+    assert found.change_with_all_rows is not None
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_model(found, folder)
+    RunFolder(folder).write_manifest()
+    probs = Run.load(folder).predict_proba(mixed(50))
+    np.testing.assert_allclose(probs.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(("n", "limit", "expected"), [(4000, 9.0, 800), (15_000, 9.0, 2000)])
+def test_a_limit_leaves_at_most_two_thousand_rows_to_test(n, limit, expected):
+    x = np.arange(n) % 7
+    table = pa.table({"kind": np.where(np.arange(n) % 3, "a", "b"), "x": x, "z": np.arange(n)})
+    schema = Schema.infer(table, "kind")
+    data = prepare(table, schema, Options(time_limit=limit))
+    assert abs(data.test.n - expected) <= 2  # as many of each class
+    assert abs(prepare(table, schema, Options()).test.n - n / 5) <= 2
+
+
 def test_kinds_that_are_trained_one_by_one_and_several_at_once_make_a_pool(tmp_path):
     """Extra trees train four folds at once, logistic regression one: there is time for fewer than four."""
     progress = Simulated(0.02, logistic=2.0)

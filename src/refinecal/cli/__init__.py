@@ -1,5 +1,7 @@
 """The command line: ``refinecal fit``, ``predict``, ``evaluate``, ``compare``, ``demo`` and others."""
 
+import atexit
+import gc
 import sys
 
 from refinecal._core.errors import needs_extra
@@ -12,6 +14,7 @@ def main() -> None:
     from refinecal.cli import _interrupts
 
     _interrupts.install()
+    atexit.register(gc.freeze)  # or the search for garbage at exit takes a third of a second
     try:
         with needs_extra("cli", *PACKAGES):
             import rich  # noqa: F401  # which typer imports when it writes

@@ -28,6 +28,7 @@ DELICATE = (
 class _State:
     """Whether a command is running, has ended, or was interrupted."""
 
+    owns_process = False
     running = False
     received: int | None = None  # the first signal
     ended = False
@@ -35,10 +36,16 @@ class _State:
 
 def install() -> None:
     """Handle signals; called before anything that takes time."""
+    _State.owns_process = True
     if threading.current_thread() is threading.main_thread():
         for number in WORDS:
             signal.signal(number, _handle_signal)
         sys.unraisablehook = _hide_unraisable
+
+
+def owns_process() -> bool:
+    """Tell whether the shell started the process, so that no other Python code runs in it."""
+    return _State.owns_process
 
 
 def begin() -> None:

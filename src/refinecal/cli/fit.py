@@ -27,6 +27,7 @@ TABLE: Any = {"rich_help_panel": option.TABLE}
 FORMATS = "A .csv, .tsv (also .gz, .zst), .parquet, .feather or .xlsx file."
 TREAT = "Treat this column as {}. Repeatable."
 TEST = "Table of test rows, instead of a part of TABLE."
+TEST_ROWS = "Fraction of test rows; by default 0.2, or at most 2,000 rows if time is limited."
 REFIT = (
     "After testing, train again on all rows including the test rows; --no-refit (implied by --test) delivers "
     "the tested models."
@@ -90,8 +91,8 @@ def fit(
     sheet: option.Sheet = None,
     test: Annotated[Path | None, option.file("--test", help=TEST, **TABLE)] = None,
     test_fraction: Annotated[
-        float, option.number("--test-fraction", "Fraction of test rows.", min=0, max=0.9, **TABLE)
-    ] = 0.2,
+        float | None, option.number("--test-fraction", TEST_ROWS, min=0, max=0.9, **TABLE)
+    ] = None,
     refit: Annotated[bool, typer.Option("--refit/--no-refit", help=REFIT, **TABLE)] = True,
     model: Annotated[
         str,

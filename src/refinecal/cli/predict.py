@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.format import list_names, number
+from refinecal.cli import _interrupts
 from refinecal.cli import _options as option
 from refinecal.cli import _pipes as pipe
 from refinecal.cli._console import Console, command, count, show_path
@@ -57,7 +60,8 @@ def predict(
     if piped and as_json:
         raise typer.BadParameter("contradicts -o -: both write to stdout", param_hint="--json")
     with console.show_warnings():
-        loaded = Run.load(run)
+        with _without_scikit_learn():
+            loaded = Run.load(run)
         costs = None if cost is None else read_costs(cost, loaded.classes)
         with pipe.read_pipe(table) as path, pipe.write_pipe(out, format) as target:
             source = open_table(path, delimiter, decimal, sheet)
@@ -92,6 +96,21 @@ def predict(
             **notes,
         }
     )
+
+
+@contextmanager
+def _without_scikit_learn() -> Iterator[None]:
+    """Let XGBoost and LightGBM start in half the time: no prediction needs their scikit-learn classes."""
+    if (
+        not _interrupts.owns_process() or "sklearn" in sys.modules
+    ):  # other code may need those classes
+        yield
+        return
+    sys.modules["sklearn"] = None  # type: ignore[assignment]  # as if it were not installed
+    try:
+        yield
+    finally:
+        del sys.modules["sklearn"]
 
 
 def predict_table(

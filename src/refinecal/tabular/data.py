@@ -24,6 +24,8 @@ SEEN = 0.05  # part of the test rows of another table that may be in the trainin
 REPEATED = 0.2  # and of test rows of the same table
 FEW_FEATURES = 3  # with this few, rows are often equal
 MOST_RARE = 3  # classes that are named
+TEST_FRACTION = 0.2
+MOST_TEST = 2000  # test rows if time is limited, which leaves more to learn from
 LEAST_ROWS = 20  # with a label: fewer cannot be trained on, validated on and calibrated by
 # Wrong labels that a column which holds the answer may suggest, per row that is not of the largest class, one
 # more counted than there are: so with fewer than 50 such rows nothing is suspected, but a column with one
@@ -45,7 +47,7 @@ class Options:
     patience: int | None = None
     folds: int | str | None = "auto"
     validation_fraction: float = 0.2
-    test_fraction: float = 0.2
+    test_fraction: float | None = None  # by default a fifth, or fewer rows if time is limited
     refit: bool = True
     seed: int = 0
     n_threads: int | None = None
@@ -101,12 +103,16 @@ def prepare(
     places: NDArray[np.int64] | None = None
     test: Rows | None = None
     whole, refit = rows, False
+    is_timed = options.model == "auto" or options.time_limit is not None
+    fraction = options.test_fraction
+    if fraction is None:
+        fraction = min(TEST_FRACTION, MOST_TEST / rows.n if is_timed else 1.0)
     if test_table is not None:
         test = _rows(test_table, schema, optional=True).with_keys()
         places = np.arange(test.n)
-    elif options.test_fraction > 0:
+    elif fraction > 0:
         try:
-            kept, places = hold_out(rows, options.test_fraction, options.seed)
+            kept, places = hold_out(rows, fraction, options.seed)
         except ValueError as error:
             raise ValueError(
                 f"the table has too few rows ({rows.n}) or groups to set some aside for the test: pass "
@@ -121,7 +127,6 @@ def prepare(
     # Another seed each time, else the same draw would decide twice. Rows that are held out twice show how far
     # models disagree; test rows do so, too.
     n_more = AUTO_FOLDS if small else 0 if test is not None else 2
-    is_timed = options.model == "auto" or options.time_limit is not None
     # More models of the one that is chosen.
     refit = refit or (test is None and options.tune > 1 and not is_timed)
     n_here = 0 if refit or options.tune > 1 or is_timed else n_more

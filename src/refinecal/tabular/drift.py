@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import betaln, gammaln
 
 from refinecal._core.format import list_names
 from refinecal.tabular.columns import Column, Profile
@@ -148,6 +147,8 @@ def is_odd(count: int, n: int, seen: int, n_training: int) -> bool:
     """Tell whether most of n new rows do what some of the training rows did, beyond chance."""
     if n <= 0 or count < MOST * n:
         return False
+    from scipy.special import betaln, gammaln  # rarely needed, and slow to import
+
     rows = min(n, ENOUGH)
     a, b = seen + 2, max(n_training - seen - 1, 1)  # both ends of the range were chosen by looking
     j = np.arange(count * rows // n, rows + 1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # of scikit-learn
 
 import refinecal
 from refinecal._core.errors import warn
@@ -98,7 +99,8 @@ def open_fit(request: FitRequest) -> Iterator[FitJob]:
             limit = request.options.time_limit
             if limit is not None or request.options.model == "auto":
                 clock.limit = AUTO_SECONDS if limit is None else limit
-            yield FitJob(request, data, folder, n_kept, clock, folder.path / RUN)
+            with threadpool_limits(request.options.n_threads, user_api="blas"):
+                yield FitJob(request, data, folder, n_kept, clock, folder.path / RUN)
 
 
 @dataclass(frozen=True, slots=True)

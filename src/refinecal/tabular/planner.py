@@ -115,13 +115,13 @@ class Planner:
             found = replace(self._fit_one(best), members=tuple(members))
         data = self.folds.data
         everything = data.everything if found.n_retrained else None
-        everything = None if everything is None else everything.first(self.n_folds)
+        everything = None if everything is None else everything.first(self._n_again)
         data = replace(data, pairs=data.pairs.first(self.n_folds), everything=everything)
         return replace(found, data=data, plan=tuple(self.said), most_rows=self.folds.most_rows)
 
     def _fit_one(self, best: Best) -> Fit:
         """Deliver the best candidate, trained again if there is time."""
-        n_again = self._find_folds_again(best[CHOSEN_BY][1][0].candidate)
+        n_again = self._count_folds_again(best[CHOSEN_BY][1][0].candidate)
         self.clock.deadline = self.clock.now() + max(self.clock.left, LEAST)
         self.folds.folds = range(n_again)  # which share that time
         calibrator = self._calibrator()
@@ -140,10 +140,10 @@ class Planner:
         for place, each in enumerate(used):
             units, number = each.units, each.tested.candidate
             groups[each.name] = each.average
-            n_again, found = self._find_folds_again(number), []
+            later = self._retraining([other.tested.candidate for other in used[place + 1 :]])
+            n_again, found = self._count_folds_again(number, later), []
             if n_again and everything is not None:
                 planned = self.again * self.total([number], n_again)
-                later = self._retraining([other.tested.candidate for other in used[place + 1 :]])
                 most = max(LEAST_SLACK * planned, self.clock.left - later)
                 most = min(most, self.clock.left)
                 found = self.train(everything, number, range(n_again), most)
@@ -162,13 +162,27 @@ class Planner:
         parts = (folds.data, folds.options, folds.candidates, *about, pool)
         return Fit(*parts, pooled, tuple(members), n_retrained)
 
-    def _find_folds_again(self, number: int) -> int:
-        """Return on how many folds of all rows there is time to train a candidate."""
-        n_waves = max(self.clock.left, 0.0) / max(self.again * self.seconds(number), LEAST / 100)
-        n = self.n_folds
-        if n_waves < np.inf:
-            n = min(n, math.floor(n_waves) * self.speed(number))
-        return n if self.retrains and n >= min(FEWEST_AGAIN, self.n_folds) else 0
+    def _count_folds_again(self, number: int, later: float = 0.0) -> int:
+        """Return on how many folds of all rows there is time to train a candidate before what comes later.
+
+        Of few rows there are more folds than were tested, for time that is left.
+        """
+        wave = max(self.again * self.seconds(number), LEAST / 100)
+
+        def most(seconds: float) -> float:
+            return seconds // wave * self.speed(number) if seconds < np.inf else np.inf
+
+        left = max(self.clock.left, 0.0)
+        n = min(self.n_folds, most(left))
+        if n == len(self.folds.data.pairs):
+            n = max(n, min(self._n_again, most(max(left - later, 0.0))))
+        return int(n) if self.retrains and n >= min(FEWEST_AGAIN, self.n_folds) else 0
+
+    @property
+    def _n_again(self) -> int:
+        """How many folds of all rows there are."""
+        everything, n = self.folds.data.everything, self.n_folds
+        return n if everything is None or n < len(self.folds.data.pairs) else len(everything)
 
     def _judge_members(self, selected: SelectedEnsemble) -> list[Member]:
         """Return the leaderboard: every candidate, the best by refinement first."""
@@ -246,7 +260,7 @@ class Planner:
         self._train_first_folds()
         if not self.units:
             raise ValueError("no model can be trained on these rows: see the warnings")
-        kept, used = self._choose_folds()
+        kept, used = self._plan_folds()
         kept = sorted(kept, key=[*used, *kept].index)  # the heaviest first
         for place, number in enumerate(kept):
             again = self._retraining(used)
@@ -271,7 +285,7 @@ class Planner:
 
     def _train_more(self, numbers: Sequence[int], wanted: Sequence[int]) -> None:
         """Train other candidates, of kinds that are of use, as long as there is time and they help."""
-        used, value = self._find_used()  # fewer to train again than were planned for
+        used, value = self._weigh_whole()  # fewer to train again than were planned for
         in_vain, tunes = 0, self.folds.options.tune > 1  # then the user wants them all
         for number in numbers:
             is_new = number >= self.n_kinds
@@ -287,17 +301,17 @@ class Planner:
             ):
                 continue
             self._train_other_folds(number, later)
-            used, after = self._find_used()
+            used, after = self._weigh_whole()
             if is_new and not tunes:
                 in_vain = 0 if after < (1 - BETTER) * value else in_vain + 1
                 if in_vain == IN_VAIN:
                     return
             value = after
 
-    def _find_used(self) -> tuple[list[int], float]:
+    def _weigh_whole(self) -> tuple[list[int], float]:
         """Return the members of the pool, or the best candidate, and its refinement, as of now."""
         n_folds = self.n_folds
-        return self._find_used_of(
+        return self._weigh(
             {n: each[:n_folds] for n, each in self.units.items() if self._is_whole(n)}
         )
 
@@ -317,7 +331,7 @@ class Planner:
         units = self.units.get(number)
         return units[0].choices[CHOSEN_BY].value if units else np.inf
 
-    def _find_used_of(self, units: dict[int, list[FoldModel]]) -> tuple[list[int], float]:
+    def _weigh(self, units: dict[int, list[FoldModel]]) -> tuple[list[int], float]:
         if len(units) > 1 and self.pools:
             pool = self._pool(units)
             weights = {number: pool.weights[self.name(number)] for number in units}
@@ -357,7 +371,7 @@ class Planner:
         if missed:
             self.say(f"Later, if there is time: {', '.join(missed)}.")
 
-    def _choose_folds(self) -> tuple[list[int], list[int]]:
+    def _plan_folds(self) -> tuple[list[int], list[int]]:
         """Decide on how many folds to train; return which candidates, and which of them will be delivered."""
         most, left = len(self.folds.data.pairs), self.clock.left
 
@@ -368,18 +382,19 @@ class Planner:
             )
             return next((n for n, seconds in needed if seconds <= left), 0)
 
-        used, value = self._find_used_first(list(self.units))
+        used, value = self._weigh_first_folds(list(self.units))
         kept = list(used)
         while find_most(self.again) < most and len(kept) > 1:
             worse = {
-                number: self._find_used_first([each for each in kept if each != number])[1] - value
+                number: self._weigh_first_folds([each for each in kept if each != number])[1]
+                - value
                 for number in kept
             }
             least = min(kept, key=lambda number: worse[number] / max(self.seconds(number), 1e-3))
             if worse[least] > WORTH * value:
                 break
             kept.remove(least)
-            used, _ = self._find_used_first(kept)
+            used, _ = self._weigh_first_folds(kept)
         self.n_folds = find_most(self.again)
         self.retrains = self.again > 0 and self.n_folds >= min(ENOUGH_FOLDS, most)
         if not self.retrains:
@@ -395,10 +410,10 @@ class Planner:
         )
         return kept, used
 
-    def _find_used_first(self, numbers: Sequence[int]) -> tuple[list[int], float]:
+    def _weigh_first_folds(self, numbers: Sequence[int]) -> tuple[list[int], float]:
         """Return what would be delivered of some candidates as their first folds say, and its refinement."""
         n = min(len(self.units[number]) for number in numbers)
-        return self._find_used_of({number: self.units[number][:n] for number in numbers})
+        return self._weigh({number: self.units[number][:n] for number in numbers})
 
     def _train_other_folds(self, number: int, later: float, slack: float = 2.0) -> None:
         """Train a candidate on the folds that it lacks, as long as they fit before what comes later.

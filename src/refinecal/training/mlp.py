@@ -100,10 +100,7 @@ def to_batch(encoding: Encoding, X: pd.DataFrame) -> Batch:
 def predict(net: Net, rows: Batch) -> NDArray[np.float32]:
     """Return the log-odds of two classes, else the logits."""
     starts = range(0, max(1, len(rows[0])), CHUNK)
-    quietly = np.errstate(
-        over="ignore", invalid="ignore"
-    )  # a network that diverges is said elsewhere
-    with quietly:
+    with np.errstate(over="ignore", invalid="ignore"):  # of a network that diverges
         parts = [_forward(net, *(each[i : i + CHUNK] for each in rows)) for i in starts]
     outputs = np.concatenate(parts)
     return np.asarray(outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.sample import log_probs
 from refinecal.calibrators.base import Calibrator
 from refinecal.ensembles import SelectedEnsemble, select_ensemble
 from refinecal.metrics import Metric
@@ -93,7 +94,12 @@ class Pool:
 
     def join(self, probs: Mapping[str, Any]) -> NDArray[np.float64]:
         """Return the probabilities of the pool from those of its members by name."""
-        return sharpen(self.selected.predict_proba(probs), self.beta, self._frequencies)
+        return sharpen(self._predict(probs), self.beta, self._frequencies)
+
+    def _predict(self, probs: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the probabilities before they are sharpened; those of members need no check."""
+        logs = {name: log_probs(each) for name, each in probs.items()}
+        return self.selected.predict_proba(logits=logs)
 
     def disagreement(self, logits: Mapping[str, Sequence[Any]], weights: Any) -> Disagreement:
         """Measure how far the pools of each fold's models disagree on new rows.
@@ -106,7 +112,7 @@ class Pool:
             for name, each in zip(logits, models, strict=True):
                 member = self.groups[name]
                 probs[name] = member.calibrate(each, member.known[fold])
-            found.append(self.selected.predict_proba(probs))
+            found.append(self._predict(probs))
         return Disagreement.measure(found, self._frequencies, weights)
 
     def sharpen(self, disagreement: Disagreement | None, n: float) -> Self:
@@ -129,4 +135,4 @@ class Pool:
         for name, each in self.groups.items():
             own = list(islice(rest, len(each.known)))
             found.append([(name, probs) for probs in each.predict_held_out(own, metric, n)])
-        return [self.selected.predict_proba(dict(fold)) for fold in zip(*found, strict=True)]
+        return [self._predict(dict(fold)) for fold in zip(*found, strict=True)]
