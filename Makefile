@@ -11,7 +11,7 @@ MINUTES ?= 30
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-full fuzz coverage lint format bench evidence gain predictions calibrators \
-	one-command averaging ensembles tabular vision examples clean
+	paper-figures one-command averaging ensembles tabular vision examples clean
 
 help:
 	@echo "make demo    end-to-end example on data that comes with scikit-learn, with a report"
@@ -31,6 +31,7 @@ help:
 	@echo "make predictions DATA=folder  train models on Parquet tables and store their predictions (an hour)"
 	@echo "make tabular DATA=folder  the paper's experiment on Parquet tables; resumes where it stopped (hours)"
 	@echo "make vision DATA=folder  the paper's experiment on images with a small network; resumable (hours)"
+	@echo "make paper-figures DATA=folder  implementations of temperature scaling, as in the paper (half an hour)"
 	@echo "make calibrators  compare all calibrators on those predictions (an hour)"
 
 setup: $(VENV)/ready
@@ -132,8 +133,17 @@ calibrators: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.calibrators judge --predictions $(PREDICTIONS) --judged $(JUDGED)
 	$(BENCH)/bin/python -m benchmarks.calibrators report --judged $(JUDGED)
 
-# The results of docs/tabular-experiment.md. An existing run is resumed.
-RUNS ?= tabular-runs
+# The paper's figures 4 and D.1: implementations of temperature scaling on default XGBoost.
+PAPER := /tmp/refinecal-figure-4
+
+paper-figures: $(BENCH)/ready
+	$(BENCH)/bin/python -m benchmarks.calibrators predict --data $(DATA) --out $(PAPER)/predictions --models xgboost \
+		--steps 100
+	$(BENCH)/bin/python -m benchmarks.calibrators judge --predictions $(PAPER)/predictions --judged $(PAPER)/judged --paper
+	$(BENCH)/bin/python -m benchmarks.calibrators paper --judged $(PAPER)/judged
+
+# The experiment of docs/tabular-experiment.md, by version 2 of its protocol. An existing run is resumed.
+RUNS ?= tabular-runs-2
 MIDDLING := spambase,wine_quality_white,churn,phoneme,wall_robot,optdigits,telco_churn,higgs_7500,jm1,pendigits,online_shoppers,dry_bean
 experiment = $(VENV)/bin/refinecal experiment tabular --out $(RUNS)/$(1) \
 	$$(test -e $(RUNS)/$(1)/plan.json && echo --resume || echo --data $(DATA) $(2))

@@ -7,6 +7,7 @@ from refinecal import metrics
 from refinecal.experiments.folder import RunFolder
 from refinecal.experiments.plan import METRIC_NAMES as METRICS
 from refinecal.experiments.plan import Plan
+from refinecal.experiments.tabular.tracking import ONLY_BINARY
 from refinecal.experiments.units import UnitResult
 
 STEPS = 12
@@ -19,23 +20,26 @@ SPACES = {
 }
 
 
-def made_plan(n_sets=3, methods=("xgboost",), splits=2, configs=0, seed=0):
+def made_plan(n_sets=3, methods=("xgboost",), splits=2, configs=0, seed=0, folds=0):
     sources = tuple({"name": f"set {i:02d}"} for i in range(n_sets))
-    return Plan(sources, methods, splits=splits, configs=configs, seed=seed)
+    return Plan(sources, methods, splits=splits, configs=configs, seed=seed, folds=folds)
 
 
 def made_unit(key, n_rows=500, n_classes=2, hardness=1.0, seed=0):
     """Return a training in which the signal grows, and confidence beyond what it deserves."""
     rng = np.random.default_rng([seed, *map(ord, f"{key.name}")])
+    # Folds have the same test rows as the usual split.
+    shared = np.random.default_rng([seed, *map(ord, key._replace(folds=0, fold=0).name)])
     params = SPACES.get(key.method, lambda rng: {})(rng) if key.config else {}
     n_test, n_val = n_rows // 5, n_rows * 16 // 100
     rate = params.get("learning_rate", 0.1)
     sides = {}
     for name, n in (("val", n_val), ("test", n_test)):
-        truth = rng.normal(size=(n, n_classes)) * 3 * hardness
+        source = shared if name == "test" and key.folds else rng
+        truth = source.normal(size=(n, n_classes)) * 3 * hardness
         probs = np.exp(truth - truth.max(axis=1, keepdims=True))
         probs /= probs.sum(axis=1, keepdims=True)
-        y = (probs.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+        y = (probs.cumsum(axis=1) > source.random((n, 1))).argmax(axis=1)
         y[:n_classes] = np.arange(n_classes)
         sides[name] = truth, y, rng.normal(size=(n, n_classes))
     made = {
@@ -78,7 +82,7 @@ def _logits(truth, y, noise, step, rate):
 def _history(y, steps, k, rng):
     found = {name: np.empty(len(steps)) for name in METRICS}
     if k > 2:
-        del found["refinement_isotonic"]
+        found = {name: line for name, line in found.items() if name not in ONLY_BINARY}
     for at, z in enumerate(steps):
         parts = rc.decompose(y, logits=z)
         values = {

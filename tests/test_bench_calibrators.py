@@ -44,7 +44,7 @@ def predict(folder, **changes):
 
 def judged(folder, **changes):
     options = {"predictions": folder / "predictions", "judged": folder / "judged", "only": FEW}
-    options |= {"again": False, "tables": None, "workers": 1, "verbose": False}
+    options |= {"again": False, "paper": False, "tables": None, "workers": 1, "verbose": False}
     judge.run(Namespace(**(options | changes)))
     return summary.read(folder / "judged")
 
@@ -118,7 +118,7 @@ def test_failures_are_told_and_do_not_stop_the_rest(folder, tmp_path, monkeypatc
         return lambda new: 2 * new.probs
 
     bad = {"bad breaks": breaks, "bad spins": spins, "bad sums": not_normalised}
-    monkeypatch.setattr(judge, "methods", lambda: [*bad.items(), ("none", dict(methods())["none"])])
+    monkeypatch.setattr(judge, "methods", lambda paper: [*bad.items(), ("none", dict(methods())["none"])])
     monkeypatch.setattr(judge, "MOST_SECONDS", 0.1)
     predict(folder)
     found = judged(folder, judged=tmp_path, only=None, tables=["classes2"])
@@ -160,7 +160,8 @@ def make_summary(**gaps):
     times = np.geomspace(1e-3, 1, len(names))[:, None] * np.ones(10)
     return summary.Summary(
         *(names, cases, dict.fromkeys(("log", "brier"), values)),
-        *({"log": errors, "brier": errors}, times, 0 * times, 0 * times, {}),
+        *({"log": errors, "brier": errors}, times, 0 * times, 0 * times),
+        *(dict.fromkeys(("log", "brier"), np.ones(len(cases))), {}),
     )
 
 

@@ -119,10 +119,18 @@ def test_every_number_is_what_others_find(k, use_weights, kind):
             assert one.recall == pytest.approx(recalls[j])
             assert one.auroc == pytest.approx(areas[j], abs=1e-12)
             assert one.log_loss == pytest.approx(np.average(losses[here], weights=mass[here]))
+            after = -log_softmax(found.beta * np.log(probs), axis=1)[np.arange(3000), labels]
+            assert one.refinement == pytest.approx(np.average(after[here], weights=mass[here]))
+            assert one.calibration == pytest.approx(one.log_loss - one.refinement)
+            assert one.uncertainty == pytest.approx(-np.log(one.share))
         own = np.stack([1 - probs[:, j], probs[:, j]], axis=1)
         binary = rc.metrics.ece(here.astype(int), own, kind="binary", sample_weight=weights)
         assert one.ece == pytest.approx(binary, rel=1e-9)
-    assert sum(one.part for one in found.per_class) == pytest.approx(found.log.risk)
+    seen = [one for one in found.per_class if one.n]
+    assert sum(one.part for one in seen) == pytest.approx(found.log.risk)
+    for term in ("refinement", "calibration", "uncertainty"):  # those of all classes
+        parts = sum(one.share * getattr(one, term) for one in seen)
+        assert parts == pytest.approx(getattr(found.log, term), abs=1e-12), term
 
 
 def test_the_calibrator_is_fitted_once_and_serves_new_predictions():

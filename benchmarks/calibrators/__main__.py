@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
         "--judged", type=Path, required=True, help="folder for the losses of the rows"
     )
     part.add_argument("--only", nargs="+", help="names of methods, such as 'refinecal auto'")
+    part.add_argument("--paper", action="store_true", help="the methods of the paper's figures")
     part.add_argument("--again", action="store_true", help="also what has been judged before")
     part.add_argument("--tables", nargs="+", help="names of tables")
     part.add_argument("--workers", type=int, default=1, help="processes; times are best with one")
@@ -39,6 +40,10 @@ def parser() -> argparse.ArgumentParser:
     part.set_defaults(run=report)
     part.add_argument("--judged", type=Path, required=True, help="folder that judge wrote")
     part.add_argument("--out", type=Path, default=RESULTS, help="folder for calibrators.md ...")
+    part = parts.add_parser("paper", help="write the paper's figures 4 and D.1 of what was judged")
+    part.set_defaults(run=paper)
+    part.add_argument("--judged", type=Path, required=True, help="folder that judge wrote")
+    part.add_argument("--out", type=Path, default=RESULTS, help="folder for figure-4.svg ...")
     part = parts.add_parser("speed", help="race against calibrators and metrics of the same kind")
     part.set_defaults(run=speed.run)
     part.add_argument("--only", nargs="+", help="such as 'refinecal venn-abers' or smooth_ece")
@@ -53,14 +58,23 @@ def report(options: argparse.Namespace) -> None:
     found = summary.read(options.judged)
     options.out.mkdir(parents=True, exist_ok=True)
     figures = figure.save(found, options.out, "calibrators")
-    whole = {
-        "calibrators.json": summary.to_json(found),
-        "calibrators.md": page.page(found, figures),
-    }
-    for name, text in whole.items():
-        beside = options.out / f"{name}.part"
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(options.out / name)
+    write(options.out / "calibrators.json", summary.to_json(found))
+    write(options.out / "calibrators.md", page.page(found, figures))
+
+
+def paper(options: argparse.Namespace) -> None:
+    """Write figures 4 and D.1 of the paper, and their numbers."""
+    found = summary.read(options.judged)
+    options.out.mkdir(parents=True, exist_ok=True)
+    figures = figure.save_paper(found, options.out)
+    write(options.out / "temperature-paper.md", page.paper_page(found, figures))
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    beside = path.with_name(f"{path.name}.part")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
 
 
 def main() -> None:

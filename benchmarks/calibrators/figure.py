@@ -1,4 +1,4 @@
-"""The paper's figures 4 and D.1: run time against loss, a mark per method."""
+"""Run time against loss, a mark per method: all calibrators, and the paper's figures 4 and D.1."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.calibrators import summary as rows
 from benchmarks.calibrators.contestants import NONE, OURS, package
 from benchmarks.calibrators.summary import LARGE, Summary, mean
 from refinecal.plots.style import PALETTE, dress
@@ -24,6 +23,11 @@ COLOURS = {
 MARKS = dict(zip(COLOURS, "osD^vX", strict=True))
 TITLES = {"log": "log loss", "brier": "Brier score"}
 ANGLES = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+PANELS = (
+    ("log", True),
+    ("brier", True),
+)  # loss, whether it is divided by that of the best constant
+TREES = "XGBoost at its best validation accuracy"
 REACH = (9, 14, 20, 28, 38, 50, 64, 80, 98)  # points from a mark to the corner of its name
 HEADROOM = 0.25  # the share of the range above no calibration that is still to scale
 
@@ -50,47 +54,88 @@ class Point:
         return short if self.y == self.loss else f"{short} ({self.loss:.3f})"
 
 
-def points(found: Summary, loss: str, cases: np.ndarray) -> list[Point]:
-    """Return the mean time on large sets and the mean loss of each method that never failed."""
+# The five implementations of temperature scaling of the paper's figure 4, and ours; in figure D.1 more.
+FIGURE_4 = (
+    *(f"probmetrics {name}" for name in ("guo-ts", "torchunc-ts", "autogluon-ts", "torchcal-ts")),
+    *("probmetrics temp-scaling", "probmetrics ts-mix"),
+    *(f"{OURS} temperature, unsmoothed", f"{OURS} temperature"),
+)
+FIGURE_D1 = (
+    *FIGURE_4,
+    *("probmetrics autogluon-inv-ts", "scikit-learn temperature", "netcal temperature"),
+    *("probmetrics isotonic", "scikit-learn isotonic", f"{OURS} isotonic"),
+    NONE,
+)
+
+
+def points(
+    found: Summary,
+    loss: str,
+    cases: np.ndarray,
+    only: Sequence[str] | None = None,
+    scaled: bool = True,
+) -> list[Point]:
+    """Return the mean time on large sets and the mean loss of each method that never failed.
+
+    Of ``only`` some methods, a failure counts as no calibration. Losses that are not ``scaled`` are those
+    of the rows, not divided by that of the best constant.
+    """
     large = cases & found.where(lambda case: case["n_val"] >= LARGE)
     large = large if large.any() else cases
-    whole = [
-        (name, mean(found.seconds()[row][large]), float(found.loss[loss][row][cases].mean()))
-        for row, name in enumerate(found.methods)
-        if not np.isnan(found.loss[loss][row][cases]).any()
-    ]
+    unit = np.ones(len(cases)) if scaled else found.unit[loss]
+    whole = []
+    for row, name in enumerate(found.methods):
+        losses = found.loss[loss][row]
+        if only is not None and name in only:
+            if NONE in found.methods:
+                plain = found.loss[loss][found.at(NONE)]
+                losses = np.where(found.has_failed(name), plain, losses)
+        elif only is not None or np.isnan(losses[cases]).any():
+            continue
+        seconds = mean(found.seconds()[row][large])
+        whole.append((name, seconds, float((losses * unit)[cases].mean())))
     plain = next((value for name, _, value in whole if name == NONE), np.inf)
     least = min(value for _, _, value in whole)
     top = plain + HEADROOM * (plain - least)
     return [Point(name, t, value, min(value, top)) for name, t, value in whole]
 
 
-def draw(found: Summary, cases: np.ndarray, title: str) -> Any:
-    """Return a figure of two panels, log loss and Brier score."""
+def draw(
+    found: Summary,
+    cases: np.ndarray,
+    title: str,
+    only: Sequence[str] | None = None,
+    panels: Sequence[tuple[str, bool]] = PANELS,
+) -> Any:
+    """Return a figure with a panel for each loss, divided by that of the best constant or not."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(15, 8.5), layout="constrained", facecolor=PALETTE["paper"])
-    panels = figure.subplots(1, 2)
-    for ax, loss in zip(panels, rows.LOSSES, strict=True):
-        _marks(ax, points(found, loss, cases))
+    size = (15, 8.5) if only is None else (6.5 * len(panels), 4.8)
+    figure = Figure(figsize=size, layout="constrained", facecolor=PALETTE["paper"])
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for ax, (loss, scaled) in zip(axes, panels, strict=True):
+        _marks(ax, points(found, loss, cases, only, scaled))
         ax.set(
             xscale="log",
             xlabel="seconds to fit and predict, one thread, mean over large sets",
-            ylabel=f"mean {TITLES[loss]} / that of the best constant",
+            ylabel=f"mean {TITLES[loss]}" + " / that of the best constant" * scaled,
         )
         dress(ax)
     note = "marks at the upper edge are above it, at the value in brackets"
-    figure.suptitle(f"{title}; {note}", color=PALETTE["text"], fontsize=12)
+    joint = "; " if only is None else "\n"
+    figure.suptitle(
+        f"{title}{joint}{note}", color=PALETTE["text"], fontsize=12 if only is None else 9
+    )
     figure.legend(
-        *panels[0].get_legend_handles_labels(),
+        *axes[0].get_legend_handles_labels(),
         loc="outside lower center",
         ncols=len(COLOURS),
         frameon=False,
         labelcolor=PALETTE["text"],
     )
     figure.draw_without_rendering()
-    for ax, loss in zip(panels, rows.LOSSES, strict=True):
-        _names(ax, points(found, loss, cases))
+    for ax, (loss, scaled) in zip(axes, panels, strict=True):
+        _names(ax, points(found, loss, cases, only, scaled))
     return figure
 
 
@@ -163,20 +208,33 @@ def _free(box: Any, taken: Sequence[Any], inside: Any) -> bool:
 
 
 def save(found: Summary, folder: Path, name: str) -> list[str]:
-    """Write a figure of all models and one of XGBoost alone, as the paper's; return their names."""
-    from matplotlib import rc_context
-
+    """Write a figure of all models and one of XGBoost alone; return their names."""
     groups = {
         f"{name}.svg": (np.ones(len(found.cases), dtype=bool), "All models"),
-        f"{name}-xgboost.svg": (
-            found.where(lambda case: case["model"] == "xgboost"),
-            "XGBoost at its best validation accuracy, as in the paper's figures 4 and D.1",
-        ),
+        f"{name}-xgboost.svg": (found.where(lambda case: case["model"] == "xgboost"), TREES),
     }
     for file, (cases, title) in groups.items():
-        figure = draw(found, cases, f"{title}: {cases.sum()} sets of predictions")
-        beside = folder / f"{file}.part"
-        with rc_context({"svg.hashsalt": name}):  # the same figure gives the same file
-            figure.savefig(beside, format="svg", metadata={"Date": None})
-        beside.replace(folder / file)
+        _write(draw(found, cases, f"{title}: {cases.sum()} sets of predictions"), folder / file)
     return list(groups)
+
+
+def save_paper(found: Summary, folder: Path) -> list[str]:
+    """Write the paper's figures 4 and D.1, of XGBoost; return their names."""
+    trees = found.where(lambda case: case["model"] == "xgboost")
+    groups = {
+        "figure-4.svg": (FIGURE_4, (("log", False), ("log", True))),
+        "figure-d1.svg": (FIGURE_D1, PANELS),
+    }
+    for file, (only, panels) in groups.items():
+        title = f"{TREES}: {trees.sum()} tables"
+        _write(draw(found, trees, title, only, panels), folder / file)
+    return list(groups)
+
+
+def _write(figure: Any, path: Path) -> None:
+    from matplotlib import rc_context
+
+    beside = path.with_name(f"{path.name}.part")
+    with rc_context({"svg.hashsalt": "calibrators"}):  # the same figure gives the same file
+        figure.savefig(beside, format="svg", metadata={"Date": None})
+    beside.replace(path)

@@ -20,6 +20,7 @@ from joblib import Parallel, delayed
 
 from benchmarks.calibrators import predictions
 from benchmarks.calibrators.contestants import Method, Part, Predict, methods
+from benchmarks.calibrators.figure import FIGURE_D1
 from benchmarks.timing import limit_threads
 
 FLOOR = float(np.finfo(np.float32).eps)  # probabilities below count as this, in the log loss
@@ -129,13 +130,14 @@ def write(file: Path, about: dict[str, Any], losses: dict[str, np.ndarray]) -> N
 
 def judge_case(file: Path, names: list[str], out: Path) -> list[str]:
     """Judge some methods on one case."""
-    table = dict(methods())
+    table = dict(methods(paper=True))
     return [judge(file, name, table[name], out) for name in names]
 
 
 def to_judge(options: Namespace) -> Iterator[tuple[Path, list[str]]]:
     """Yield every case with the methods that have not been judged on it."""
-    names = [name for name, _ in methods() if not options.only or name in options.only]
+    only = FIGURE_D1 if options.paper else options.only
+    names = [name for name, _ in methods(options.paper) if not only or name in only]
     for file in predictions.in_mixed_order(predictions.stored(options.predictions)):
         table = file.name.split(".")[0]
         if options.tables and table not in options.tables:

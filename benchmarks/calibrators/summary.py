@@ -35,6 +35,7 @@ class Summary:
     fit: np.ndarray
     predict: np.ndarray
     clipped: np.ndarray
+    unit: dict[str, np.ndarray]  # the loss of the best constant of each case
     failures: dict[str, dict[str, str]]
 
     def at(self, method: str) -> int:
@@ -54,6 +55,11 @@ class Summary:
     def rivals(self) -> list[str]:
         """The methods of other packages, and none."""
         return [name for name in self.methods if package(name) != OURS]
+
+    def has_failed(self, method: str) -> np.ndarray:
+        """Return where a method failed."""
+        failed = self.failures.get(method, {})
+        return self.where(lambda case: f"{case['table']} {case['model']}" in failed)
 
     def seconds(self) -> np.ndarray:
         """Return the seconds of fit and prediction together."""
@@ -87,6 +93,7 @@ def read(folder: Path) -> Summary:
         {loss: blank.copy() for loss in LOSSES},
         {loss: {name: blank.copy() for name in REFERENCES if name in methods} for loss in LOSSES},
         *(blank.copy() for _ in range(3)),
+        {loss: np.full(len(names), np.nan) for loss in LOSSES},
         {},
     )
     for column, name in enumerate(names):
@@ -106,6 +113,8 @@ def _fill(found: Summary, column: int, outcomes: dict[str, Any]) -> None:
     first = next(iter(outcomes.values()))[0]
     found.cases[column].update({k: first[k] for k in ("table", "model", "n_val", "n_test", "k")})
     unit = _constants(np.array(first["shares"]))
+    for loss in LOSSES:
+        found.unit[loss][column] = unit[loss]
     for method, (about, rows) in outcomes.items():
         row = found.at(method)
         if "error" in about:

@@ -176,7 +176,7 @@ def test_names_of_methods_are_not_broken(tmp_path, monkeypatch):
 def test_the_help_says_what_runs_share_and_where_the_report_goes():
     out, _ = run_command(app, "report", "--help", columns=200)
     assert "{RUN}..." in out
-    assert "if they share --seed, --max-steps and --max-rows" in out
+    assert "if they share --seed and --max-rows, and each method its steps" in out
     assert "required for several runs" in out
 
 

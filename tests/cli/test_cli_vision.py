@@ -402,9 +402,9 @@ def test_what_cannot_be_run(given, said):
         (("--model", ","), "name at least one"),
         (
             ("--schedule", "cosin"),
-            "--schedule: 'cosin' is not one of step, cosine. Did you mean 'cosine'?",
+            "--schedule: 'cosin' is not one of step, cosine, constant. Did you mean 'cosine'?",
         ),
-        (("--schedule", "step,cosine"), "'step,cosine' is not one of step, cosine"),
+        (("--schedule", "step,cosine"), "'step,cosine' is not one of step, cosine, constant"),
         (
             ("--precision", "float16"),
             "--precision: 'float16' is not one of auto, float32, bfloat16",
@@ -519,6 +519,7 @@ def test_threads_by_default_are_those_that_torch_may_use(monkeypatch, allowed, s
 def test_help_shows_an_example_and_the_protocol():
     out, _ = run("vision", "--help")
     assert "Example: refinecal experiment vision" in " ".join(out.split())
-    for default in ("300", "0.0001", "128", "resnet18"):
+    for default in ("300", "128", "resnet18"):
         assert f"[default: ({default})]" in out or f"({default})" in out
+    assert "0.0001, of adamw 0.01" in " ".join(out.replace("│", " ").split())
     assert np.all([name in out for name in ("cifar100", "svhn", "wrn28-10", "cosine")])

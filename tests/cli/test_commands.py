@@ -379,15 +379,13 @@ def fitted(table, first_run):
 
 def test_predictions_start_without_what_only_training_needs(fitted):
     """Imports are most of the time of a small table: scikit-learn's take longer than those of XGBoost."""
-    code = (
-        "import sys\nfrom refinecal.cli import main\n"
-        "sys.argv[1:] = ['predict', 'table-run', 'table.csv', '-o', 'new.csv', '-q']\n"
-        "try:\n    main()\nfinally:\n    print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    command = [*("refinecal", "predict", "table-run", "table.csv"), "-o", "new.csv", "-q"]
+    call = [sys.executable, "-X", "importtime", "-m", *command]
+    done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "xgboost" in done.stdout.split()
-    assert not {"sklearn", "scipy.stats"} & set(done.stdout.split())
+    loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
+    assert "xgboost" in loaded
+    assert not {"sklearn.base", "scipy.stats"} & loaded
     run("predict", "table-run", fitted, "-o", "here.csv")  # in a process with scikit-learn
     assert Path("new.csv").read_bytes() == Path("here.csv").read_bytes()
 

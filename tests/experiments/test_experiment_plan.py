@@ -192,7 +192,7 @@ def test_every_field_is_part_of_the_key():
         ({"sources": ({"path": "a.csv"},)}, "needs a 'name'"),
         ({"sources": ({"name": "a"}, {"name": "a"})}, "sources has a more than once"),
         ({"sources": ({"name": "a"}, {"name": "A"})}, "more than once"),  # one file on some systems
-        ({"version": 2}, "version 2 of the protocol"),
+        ({"version": 3}, "version 3 of the protocol"),
     ],
 )
 def test_what_makes_no_plan(change, said):
@@ -209,8 +209,33 @@ def test_a_text_that_is_no_plan(text):
 
 
 def test_the_metrics_are_those_of_the_protocol():
-    assert len(set(METRIC_NAMES)) == 9
+    assert len(set(METRIC_NAMES)) == 11
     assert small().metrics == METRIC_NAMES
+
+
+def test_folds_may_be_added_to_a_plan_but_not_changed():
+    plan = small()
+    more = replace(plan, folds=3)
+    assert len(more.units()) == 4 * len(plan.units())
+    assert [key for key in more.units() if not key.folds] == plan.units()
+    assert plan.losses(more) == []
+    assert more.losses(plan) == ["folds: 3, now none"]
+    assert more.losses(replace(plan, folds=5)) == ["folds: 3, now 5"]
+    assert more.key != plan.key
+    for key in more.units():  # the same parameters in all folds, and another seed
+        usual = key._replace(folds=0, fold=0)
+        assert more.seed_of(key, "params") == plan.seed_of(usual, "params")
+        assert (more.seed_of(key) == plan.seed_of(usual)) == (not key.folds)
+    assert len({key.name for key in more.units()}) == len(more.units())
+    with pytest.raises(ValueError, match="folds is 11: it must be 0, or 2 to 10"):
+        replace(plan, folds=11)
+
+
+def test_a_plan_without_folds_is_read_as_before():
+    plan = small()
+    stored = json.loads(plan.to_json())
+    del stored["folds"]
+    assert Plan.from_json(json.dumps(stored)) == plan
 
 
 def test_a_key_in_words():

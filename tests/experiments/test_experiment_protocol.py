@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
+from scipy.special import softmax as scaled
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from strategies import drawn, predictions
 
@@ -17,9 +18,10 @@ import refinecal as rc
 from refinecal.experiments.plan import METRIC_NAMES as METRICS
 from refinecal.experiments.plan import Plan, TableKey
 from refinecal.experiments.tabular import protocol
+from refinecal.experiments.tabular.procedures import judge
 from refinecal.experiments.tabular.protocol import METHODS, get_method, run_unit
-from refinecal.experiments.tabular.sets import Dataset, split
-from refinecal.experiments.tabular.tracking import Tracker
+from refinecal.experiments.tabular.sets import Dataset, split, split_fold
+from refinecal.experiments.tabular.tracking import ONLY_BINARY, Tracker
 from refinecal.experiments.units import UnitResult
 from refinecal.training import mlp
 from refinecal.training.rows import Rows
@@ -79,10 +81,15 @@ def oracle(labels, logits, folds):
     if len(labels) > 1:
         found["refinement_cv5"] = rc.refinement_error(labels, logits=columns, cv=folds)
         found["refinement_loo"] = rc.refinement_error(labels, logits=columns, cv="loo")
+    n, k = columns.shape
+    smoothed = (n * cooled + 1 / k) / (n + 1)
+    found["refinement_laplace"] = -np.log(smoothed[np.arange(n), labels]).mean()
     if z.ndim == 1:
         found["refinement_isotonic"] = rc.refinement_error(
             labels, logits=columns, calibrator="isotonic"
         )
+        fitted = rc.make_calibrator("venn-abers").fit_logits(columns, labels)
+        found["refinement_ivap"] = rc.metrics.log_loss(labels, fitted.predict_proba_logits(columns))
     return found
 
 
@@ -200,8 +207,8 @@ def test_weights_are_refused():
 def test_bad_metrics_are_refused():
     with pytest.raises(ValueError, match="metric is 'brier_score'"):
         track([0, 1], np.zeros(2), names=["brier_score"])
-    with pytest.raises(ValueError, match="is for two classes, not for 3"):
-        track([0, 1], np.zeros((2, 3)), names=["refinement_isotonic"])
+    with pytest.raises(ValueError, match="refinement_ivap: for two classes, not for 3"):
+        track([0, 1], np.zeros((2, 3)), names=["refinement_isotonic", "refinement_ivap"])
 
 
 # ---- units ------------------------------------------------------------------------------------------------
@@ -217,7 +224,7 @@ def test_a_unit_is_what_its_stored_logits_say(method, k):
     np.testing.assert_array_equal(unit.y_test, dataset.y[test])
     assert (unit.n_train, unit.n_val, unit.n_test, unit.n_classes) == (320, 80, 100, k)
     assert unit.classes_known.tolist() == list(range(k))
-    assert set(unit.best) == set(METRICS) - ({"refinement_isotonic"} if k > 2 else set())
+    assert set(unit.best) == set(METRICS) - set(ONLY_BINARY if k > 2 else ())
     tracker = Tracker(unit.y_val, k)
     for name, step in unit.best.items():
         assert len(unit.history[name]) == 5
@@ -342,17 +349,88 @@ def test_realmlp_is_a_method_like_the_others(k):
 
 
 def test_methods():
-    assert set(METHODS) == {*MODELS, "realmlp"} - {"extra-trees", "random-forest", "knn"}
-    assert {name: METHODS[name].max_steps for name in ("xgboost", "mlp", "realmlp")} == {
-        "xgboost": 1000,
-        "mlp": 256,
-        "realmlp": 256,
+    kinds = {method.kind for method in METHODS.values()}
+    assert kinds == {*MODELS, "realmlp"} - {"extra-trees", "random-forest", "knn"}
+    steps = {
+        name: [METHODS[name].steps(config) for config in (0, 1)]
+        for name in ("xgboost", "mlp", "realmlp")
     }
+    assert steps == {"xgboost": [100, 1000], "mlp": [256, 256], "realmlp": [256, 256]}
+    assert METHODS["mlp"].params(0, 0) == {"n_layers": 3}
     for name in METHODS:
         assert METHODS[name].step_name == METHODS[name].model.step_name
         assert METHODS[name].params(3, 7) == METHODS[name].params(2, 7) != {}
     with pytest.raises(ValueError, match="method is 'xgbost'.*'xgboost'"):
         get_method("xgbost")
+
+
+def test_a_run_of_the_first_protocol_goes_on_as_it_was_begun():
+    dataset = made_dataset(n=300)
+    plan = plan_of("xgboost", "mlp", steps=130, version=1)
+    unit = run_unit(TableKey("made", 0, "xgboost", 0), plan, dataset)
+    assert len(unit.history["log_loss"]) == 130
+    assert len(unit_of("xgboost", dataset, steps=130).history["log_loss"]) == 100
+    unit = run_unit(TableKey("made", 0, "mlp", 0), replace(plan, max_steps=2), dataset)
+    as_before = unit_of("mlp-4", dataset, steps=2)
+    assert unit.params == as_before.params == {}
+    assert unit_of("mlp", dataset, steps=2).params == {"n_layers": 3}
+
+
+@pytest.mark.parametrize("n_folds", [2, 3, 10])
+def test_folds_hold_out_every_row_but_the_test_rows_once(n_folds):
+    y = np.random.default_rng(0).choice(3, p=[0.7, 0.28, 0.02], size=230)
+    *_, test = split(y, 1, 5)
+    parts = [split_fold(y, 1, 5, n_folds, fold) for fold in range(n_folds)]
+    assert sorted(np.concatenate([val for _, val, _ in parts])) == sorted({*range(230)} - {*test})
+    for train, val, same in parts:
+        np.testing.assert_array_equal(same, test)
+        assert not {*train} & {*val}
+        assert {*train} | {*val} == {*range(230)} - {*test}
+        shares = np.bincount(y[val], minlength=3) * n_folds
+        assert np.abs(shares - np.bincount(np.delete(y, test))).max() <= n_folds
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_folds_are_calibrated_by_what_each_holds_out_and_averaged(k):
+    dataset = made_dataset(n=400, k=k)
+    plan = plan_of("logistic", steps=6, folds=3, splits=1)
+    units = [run_unit(key, plan, dataset) for key in plan.units()]
+    assert [unit.key.fold for unit in units] == [0, 0, 1, 2]
+    judged = judge(units)
+    rows = {(row.metric, row.calibration): row for row in judged.rows if row.mode != "default"}
+    assert {row.mode for row in rows.values()} == {"default, 3 folds"}
+    alone = judge(units[:1])
+    assert [row for row in judged.rows if row.mode == "default"] == alone.rows
+    assert judged.trainings == alone.trainings
+    assert [timing[:6] for timing in judged.timings] == [tuple(unit.key) for unit in units]
+    y_test = units[0].y_test
+    for metric in ("log_loss", "refinement"):
+        steps = [unit.best[metric] for unit in units[1:]]
+        val, test = (
+            [
+                as_columns(getattr(unit, part)[step])
+                for unit, step in zip(units[1:], steps, strict=True)
+            ]
+            for part in ("val_logits", "test_logits")
+        )
+        y_val = np.concatenate([unit.y_val for unit in units[1:]])
+        row = rows[metric, "none"]
+        assert (row.n_val, row.step) == (len(y_val), int(np.median(steps)))
+        logs = np.mean(log_softmax(test, axis=2), axis=0)
+        assert row.log_loss == pytest.approx(log_loss(y_test, scaled(logs, axis=1)))
+        fitted = rc.TemperatureScaling().fit_logits(np.concatenate(val), y_val)
+        logs = np.mean([np.log(fitted.predict_proba_logits(each)) for each in test], axis=0)
+        assert rows[metric, "temperature"].log_loss == pytest.approx(
+            log_loss(y_test, scaled(logs, axis=1))
+        )
+        assert (metric, "auto") in rows
+    fewer = judge(units[:3])  # one fold failed, or is yet to come
+    assert fewer.rows == alone.rows
+
+
+def as_columns(logits):
+    z = np.asarray(logits, np.float64)
+    return np.stack([np.zeros(len(z)), z], axis=1) if z.ndim == 1 else z
 
 
 # ---- files ------------------------------------------------------------------------------------------------

@@ -139,8 +139,8 @@ def test_strengths_of_a_penalty_do_not_end_too_early(tmp_path):
 def test_the_number_of_steps_is_told(analysis):
     plans = [replace(plan, max_steps=12) for plan in analysis.results.plans]
     made = page(Analysis(replace(analysis.results, plans=plans)))
-    assert made.facts["max-steps"] == "12"
-    assert "at most 12, by --max-steps" in table(made, "What was run").note
+    assert made.facts["max-steps"] == "at most 12"
+    assert "Steps: at most 12" in table(made, "What was run").note
 
 
 def test_tuned_is_said_to_be_without_the_default_where_it_is_first_shown(analysis, tmp_path):

@@ -19,10 +19,12 @@ import refinecal as rc
 from refinecal.experiments.comparing import relative, summarize
 from refinecal.experiments.plan import TableKey
 from refinecal.experiments.report import write_table, write_tables
-from refinecal.experiments.results import merge_results, read_results
+from refinecal.experiments.results import check_together, merge_results, read_results
 from refinecal.experiments.tabular.differences import compare, of_trainings
 from refinecal.experiments.tabular.procedures import AUTO, CALIBRATIONS, Row, judge
 from refinecal.experiments.tabular.table_analysis import Analysis
+from refinecal.experiments.tabular.table_report import page
+from refinecal.report import render
 
 
 def unit(config=0, **changes):
@@ -395,7 +397,63 @@ def test_rows_are_in_the_order_of_the_plan(run):
     ]
     assert groups[6][0] == "mlp"
     per_group = len({(row.metric, row.calibration) for row in results.rows if row.set == "set 00"})
-    assert per_group == 9 * (len(CALIBRATIONS) - 1)
+    assert per_group == 11 * (len(CALIBRATIONS) - 1)
+
+
+def test_runs_are_merged_if_each_method_has_the_same_steps():
+    plan = made_plan(3, methods=("xgboost", "mlp"))
+    check_together([plan, replace(plan, max_steps=256)])  # default XGBoost has 100, the MLP 256
+    tuned = replace(plan, methods=("xgboost",), configs=2)
+    check_together([plan, tuned])
+    with pytest.raises(ValueError, match=r"max_steps of xgboost \(tuned\), 1000 and 256"):
+        check_together([tuned, replace(tuned, max_steps=256)])
+    with pytest.raises(ValueError, match="max_steps of xgboost .default., 100 and 50"):
+        check_together([plan, replace(plan, max_steps=50)])
+    with pytest.raises(ValueError, match="differ in version, 2 and 1"):
+        check_together([plan, replace(plan, version=1)])
+
+
+def test_folds_are_a_way_to_run_a_method(tmp_path):
+    made_run(tmp_path / "3", made_plan(3, configs=2, folds=3))
+    made_run(tmp_path / "2", made_plan(3, folds=2))
+    found = merge_results([read_results(tmp_path / name, auto=False) for name in "32"])
+    assert (found.done, found.missing) == (6 * (3 * 4 + 2), 0)
+    analysis = Analysis(found)
+    ways = ["default", "tuned", "default, 2 folds", "default, 3 folds", "tuned, 3 folds"]
+    assert analysis.pairs == [("xgboost", mode) for mode in ways]
+    assert [analysis.extent("xgboost", mode) for mode in ways] == [
+        (3, 2, n) for n in (1, 2, 1, 1, 2)
+    ]
+    runs = {each.mode: each.trainings for each in analysis.costs}
+    assert runs == dict(zip(ways, (6, 12, 12, 18, 36), strict=True))
+    assert {each.mode for each in analysis.against_holdout} == set(ways[2:])
+    for each in analysis.against_holdout:
+        one = each.metric, each.calibration
+        for on in each.sets:
+            means = []
+            for mode in (each.mode, each.mode.split(",")[0]):
+                rows = [row for row in found.rows if (row.set, row.mode) == (on.set, mode)]
+                means.append(
+                    np.mean([r.log_loss for r in rows if (r.metric, r.calibration) == one])
+                )
+            assert (on.value, on.reference) == pytest.approx(means)
+    tables = analysis.tables()
+    assert len(tables["folds"][1]) == len(analysis.against_holdout)
+    assert "Cross-validation instead of a holdout" in render(page(analysis))
+
+
+def test_a_run_is_reported_while_folds_are_missing(tmp_path):
+    plan = made_plan(2, folds=3)
+    folder = made_run(
+        tmp_path / "run", plan, without=[key for key in plan.units() if key.fold == 2]
+    )
+    folder.record_failure(plan.units()[3], {"kind": "ValueError", "message": "no"})
+    results = read_results(tmp_path / "run", auto=False)
+    analysis = Analysis(results)
+    assert analysis.pairs == [("xgboost", "default")]
+    assert {each.mode for each in analysis.costs} == {"default", "default, 3 folds"}
+    assert "folds" not in analysis.tables()
+    assert "Cross-validation instead" not in render(page(analysis))
 
 
 def test_runs_together_are_as_one_run(tmp_path):

@@ -123,7 +123,10 @@ def test_an_error_is_recorded_and_the_others_go_on(folder):
     assert "no column in b" in found["message"]
     assert "Traceback" in found["traceback"]
     assert "in unit" in found["traceback"]
-    assert found["key"] == {"set": "b", "split": key.split, "method": "xgboost", "config": 0}
+    assert found["key"] == {
+        **{"set": "b", "split": key.split, "method": "xgboost", "config": 0},
+        **{"folds": 0, "fold": 0},
+    }
     assert folder.missing() == []
 
 

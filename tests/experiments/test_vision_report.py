@@ -467,8 +467,8 @@ def test_a_report_goes_to_no_place_that_holds_anything_else(short, tmp_path, mon
 def test_help_tells_of_both_kinds_of_runs():
     out, _ = run_command(app, "report", "--help", columns=200)
     out = " ".join(out.replace("│", " ").split())
-    assert "on tables, if they share --seed, --max-steps and --max-rows" in out
-    assert "on images, if each network has one recipe and the same images" in out
+    assert "on tables, if they share --seed and --max-rows, and each method its steps" in out
+    assert "on images, if these are the same" in out
     assert "Tables: splits computed at the same time" in out
 
 

@@ -315,12 +315,23 @@ def test_runs_are_put_together(tmp_path):
     assert [each.key.seed for each in both.trainings] == [0, 1, 2, 3]
 
 
-def test_runs_with_other_recipes_are_not(tmp_path):
+def test_ways_to_train_a_model_are_models_of_their_own(tmp_path):
     made_run(tmp_path / "a", made_plan(seeds=1))
     made_run(tmp_path / "b", made_plan(seeds=2, weight_decay=0.0))
-    said = r"a and .*b trained resnet18 on cifar10 with different weight decay, 0\.0001 and 0\.0: report"
-    with pytest.raises(ValueError, match=said):
-        merge_results([read_results(tmp_path / name) for name in "ab"])
+    made_run(tmp_path / "d", made_plan(seeds=3, optimizer="adamw", schedule="constant", lr=0.001))
+    results = [read_results(tmp_path / name) for name in "abd"]
+    found = merge_results(results)
+    ways = {
+        "sgd, lr 0.1, weight decay 0.0001, step": 1,
+        "sgd, lr 0.1, weight decay 0.0, step": 2,
+        "adamw, lr 0.001, weight decay 0.0001, constant": 3,
+    }
+    groups = [("cifar10", f"resnet18 · {way}") for way in ways]
+    assert sorted(found.groups) == sorted(groups)
+    assert [len(found.of(group)) for group in groups] == list(ways.values())
+    assert (found.planned, found.missing) == (6, 0)
+    assert (found.done, len(found.rows)) == (6, sum(len(each.rows) for each in results))
+    assert {row.model for row in found.rows} == {model for _, model in groups}
     made_run(tmp_path / "c", made_plan(("svhn",), seeds=2, weight_decay=0.0))
     assert len(merge_results([read_results(tmp_path / name) for name in "ac"]).groups) == 2
 

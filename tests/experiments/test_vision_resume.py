@@ -126,10 +126,13 @@ def dying(step, moments):
 # ---- killed -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("every", [1, 2])
-def test_killed_at_any_step_a_training_ends_as_it_would_have(tmp_path, monkeypatch, every):
+@pytest.mark.parametrize(
+    ("every", "changes"),
+    [(1, {}), (2, {}), (1, {"optimizer": "adamw", "schedule": "constant", "lr": 0.003})],
+)
+def test_killed_at_any_step_a_training_ends_as_it_would_have(tmp_path, monkeypatch, every, changes):
     """It dies after 1, 2, 3 ... steps, again and again, until it comes to its end."""
-    images, recipe = pictures(), replace(SMALL, epochs=4)  # of 4 steps each
+    images, recipe = pictures(), replace(SMALL, epochs=4, **changes)  # of 4 steps each
     expected = train(recipe, images, seed=4, device="cpu")
     step = Learner.step
     for moments in range(1, 99):
@@ -174,7 +177,11 @@ def test_files_that_were_being_written_are_removed(tmp_path):
 
 @pytest.mark.parametrize(
     ("changed", "words"),
-    [({"lr": 0.5}, "lr was 0.02, now 0.5"), ({"epochs": 9}, "epochs was 1, now 9")],
+    [
+        ({"lr": 0.5}, "lr was 0.02, now 0.5"),
+        ({"epochs": 9}, "epochs was 1, now 9"),
+        ({"optimizer": "adamw"}, "optimizer was None, now 'adamw'"),
+    ],
 )
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, changed, words):
     recipe = replace(SMALL, epochs=1)

@@ -80,9 +80,35 @@ def test_epochs_are_counted_from_one_to_the_last(epoch):
         Recipe("cifar10", "resnet18").rate(epoch)
 
 
-def test_recipe_survives_a_journey_through_plain_values():
-    recipe = replace(SMALL, schedule="cosine", limit_train=50, nesterov=True)
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_recipe_survives_a_journey_through_plain_values(optimizer):
+    recipe = replace(SMALL, optimizer=optimizer, schedule="cosine", limit_train=50, nesterov=True)
     assert Recipe(**recipe.to_dict()) == recipe
+    assert ("optimizer" in recipe.to_dict()) == (optimizer == "adamw")
+
+
+def test_a_constant_rate_is_constant():
+    recipe = replace(SMALL, schedule="constant", epochs=7)
+    assert {recipe.rate(epoch) for epoch in range(1, 8)} == {recipe.lr}
+
+
+def test_adamw_takes_the_steps_of_torch():
+    """One step of full batch, as torch's AdamW takes it on the same gradients."""
+    recipe = replace(SMALL, optimizer="adamw", lr=0.01, weight_decay=0.1)
+    images = pictures()
+    rows = np.arange(len(images.train_y))
+    made = [
+        Learner(recipe, images.train_x, images.train_y, rows, 3, seed=1, devices=Devices(CPU))
+        for _ in range(2)
+    ]
+    ours, theirs = made
+    theirs.optimizer = torch.optim.AdamW(
+        theirs.net.parameters(), lr=0.01, weight_decay=0.1, fused=False
+    )
+    for learner in made:
+        learner.learn(1)
+    for one, other in zip(ours.net.parameters(), theirs.net.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +123,7 @@ def test_recipe_survives_a_journey_through_plain_values():
         ("momentum", 1, "at least 0 and below 1"),
         ("weight_decay", -1e-4, "at least 0"),
         ("validation", 1.0, "above 0 and below 1"),
-        ("schedule", "linear", "'step', or 'cosine'"),
+        ("schedule", "linear", "'step', 'cosine', or 'constant'"),
         ("precision", "half", "'auto', 'float32', or 'bfloat16'"),
         ("crop", -1, "at least 0"),
         ("limit_train", 1, "at least 2"),

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from pictures import assert_in_palette, assert_readable, blank
 from strategies import examples
 
-from refinecal.plots.boxes import RunDifferencesDisplay, StoppingTimesDisplay, group_looks
+from refinecal.plots.boxes import RelativeDifferencesDisplay, StoppingTimesDisplay
 from refinecal.plots.run_curves import RunCurvesDisplay
 from refinecal.plots.style import draw_panels
 
@@ -136,28 +136,11 @@ def test_wrong_curves_are_named(change, match):
 # ---- differences -------------------------------------------------------------------------------------------
 
 
-def test_boxes_are_quantiles_of_all_runs_and_every_run_is_a_dot():
-    rng = np.random.default_rng(0)
-    parts = {"cifar10": rng.normal(size=10), "svhn": rng.normal(size=7) * 3}
-    display = RunDifferencesDisplay({"a": parts, "b": {"svhn": [1.0, np.nan]}}).plot(blank())
-    together = np.concatenate(list(parts.values()))
-    expected = np.quantile(together, [0.1, 0.25, 0.5, 0.75, 0.9])
-    np.testing.assert_allclose(display.quantiles["a"], expected)
-    for group, values in parts.items():
-        offsets = display.dots_["a", group].get_offsets()
-        np.testing.assert_array_equal(offsets[:, 0], values)
-        assert (np.abs(offsets[:, 1]) < 0.5).all()
-    assert len(display.dots_["b", "svhn"].get_offsets()) == 1
-    said = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert said == ["cifar10", "svhn"]
-    assert_in_palette(display.figure_)
-
-
 @pytest.mark.parametrize(("runs", "lines", "boxes"), [(4, 1, 0), (5, 6, 1)])
 def test_few_runs_have_a_median_but_no_box(runs, lines, boxes):
     """A box is its edges, two whiskers of two lines each, and the median."""
     values = list(range(1, runs + 1))
-    differences = RunDifferencesDisplay({"a": {"svhn": values}}).plot(blank())
+    differences = RelativeDifferencesDisplay({"a": values}, least=5).plot(blank())
     epochs = StoppingTimesDisplay({"a": values}, 10, least=5).plot(blank())
     for ax, more in ((differences.ax_, 1), (epochs.ax_, 0)):  # the former has a line at 0
         assert len(ax.lines) == lines + more
@@ -166,36 +149,12 @@ def test_few_runs_have_a_median_but_no_box(runs, lines, boxes):
     assert len(StoppingTimesDisplay({"a": values}, 10).plot(blank()).ax_.lines) == 6
 
 
-def test_one_group_needs_no_key_and_empty_rows_no_box():
-    display = RunDifferencesDisplay({"a": {"svhn": [1.0]}, "b": {"svhn": [np.nan]}}).plot(blank())
-    assert display.ax_.get_legend() is None
-    assert set(display.quantiles) == {"a"}
-    assert_readable(display.figure_)
-
-
-@examples(10)
-@given(
-    st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=20),
-    st.sampled_from(["page", "column"]),
-)
-def test_boxes_are_readable_whatever_the_values(values, size):
-    names = [("CIFAR-10", "ResNet-18"), ("SVHN", "ResNet-18"), ("CIFAR-100", "WideResNet-28-10")]
-    looks, key = group_looks(names)
-    groups = [" on ".join(name) for name in names]
-    display = RunDifferencesDisplay(
-        {f"metric {i} + TS": dict.fromkeys(groups, values) for i in range(5)},
-        looks=dict(zip(groups, looks.values(), strict=True)),
-        key=key,
-    ).plot(blank(size))
-    assert_readable(display.figure_)
-
-
 @examples(25)
 @given(st.floats(-3, 3), st.sampled_from(["page", "column"]))
 def test_ticks_of_differences_reach_as_far_as_the_values(power, size):
     reach = 10.0**power
-    parts = {"refinement + TS": {"a": [reach, -reach / 3]}, "log loss": {"a": [reach / 9]}}
-    display = RunDifferencesDisplay(parts).plot(blank(size))
+    parts = {"refinement + TS": [reach, -reach / 3], "log loss": [reach / 9]}
+    display = RelativeDifferencesDisplay(parts).plot(blank(size))
     ticks = np.asarray(display.ax_.get_xticks())
     np.testing.assert_array_equal(ticks, -ticks[::-1])
     assert reach <= 4 * ticks.max()
@@ -203,20 +162,6 @@ def test_ticks_of_differences_reach_as_far_as_the_values(power, size):
 
 
 def test_values_below_one_percent_can_be_read_off():
-    display = RunDifferencesDisplay({"a": {"b": [-0.35, 0.66]}}).plot(blank())
+    display = RelativeDifferencesDisplay({"a": [-0.35, 0.66]}).plot(blank())
     said = [label.get_text() for label in display.ax_.get_xticklabels()]
     assert said == ["−0.5", "−0.2", "−0.1", "0", "+0.1", "+0.2", "+0.5"]
-
-
-@pytest.mark.parametrize(
-    ("given", "match"),
-    [
-        ({"values": {"a": {"b": [[1.0]]}}}, r"values\['a'\]\['b'\] has shape"),
-        ({"values": {"a": {"b": [np.nan]}}}, "nothing to draw"),
-        ({"values": {"a": {"b": [1.0]}}, "looks": {"b": ("pink", "o")}}, "'pink'"),
-        ({"values": {"a": {"b": [1.0]}}, "key": {"b": ("pink", "o")}}, "'pink'"),
-    ],
-)
-def test_wrong_differences_are_named(given, match):
-    with pytest.raises(ValueError, match=match):
-        RunDifferencesDisplay(**given)

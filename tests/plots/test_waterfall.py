@@ -64,6 +64,19 @@ def test_numbers_are_written_with_their_signs(parts):
     assert display.ax_.get_xlabel() == "log loss"
 
 
+def test_refinement_is_irreducible_and_grouping_loss_if_the_truth_is_known():
+    truth = np.random.default_rng(0).dirichlet(np.ones(3), size=400)
+    probs = truth @ [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
+    parts = rc.decompose(truth, probs, true_probs=truth, loss="brier")
+    assert parts.irreducible < parts.refinement
+    bars = WaterfallDisplay.from_decomposition(parts, ax=blank()).bars_
+    assert list(bars) == [*ORDER[:3], "irreducible", "grouping", *ORDER[3:]]
+    np.testing.assert_allclose(ends(bars["irreducible"]), (0, parts.irreducible))
+    np.testing.assert_allclose(ends(bars["grouping"]), (parts.irreducible, parts.refinement))
+    stored = WaterfallDisplay.from_decomposition(parts.to_dict()).figure_
+    assert_readable(stored)
+
+
 def test_a_negative_calibration_leads_back():
     display = WaterfallDisplay.from_decomposition(made(0.5, 0.625, 0.75), ax=blank())
     assert ends(display.bars_["calibration"]) == (0.625, 0.5)

@@ -73,8 +73,11 @@ def normalised(scores: NDArray[np.floating]) -> NDArray[np.floating]:
     return np.divide(scores, total, out=flat, where=total > 0)
 
 
-def methods() -> Iterator[tuple[str, Method]]:
-    """Yield the name and the function of every method whose package is installed."""
+def methods(paper: bool = False) -> Iterator[tuple[str, Method]]:
+    """Yield the name and the function of every method whose package is installed.
+
+    With ``paper`` also those that only its figures show.
+    """
     yield NONE, lambda part: lambda new: new.probs
     for module in PACKAGES:
         try:
@@ -82,6 +85,8 @@ def methods() -> Iterator[tuple[str, Method]]:
         except ModuleNotFoundError:
             continue
         yield from loaded.METHODS.items()
+        if paper:
+            yield from getattr(loaded, "PAPER", {}).items()
 
 
 def missing() -> dict[str, str]:

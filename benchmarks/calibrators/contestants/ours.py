@@ -7,6 +7,7 @@ import numpy as np
 
 from benchmarks.calibrators.contestants import OURS, Method, Part, Predict
 from refinecal.calibrators.base import KINDS, make_calibrator
+from refinecal.calibrators.temperature import TemperatureScaling
 
 WRAPPERS = ("one-vs-rest", "one-vs-one", "laplace")
 
@@ -35,8 +36,15 @@ def _is_there(module: str) -> bool:
     return find_spec(f"refinecal.calibrators.{module}") is not None
 
 
+def fit_unsmoothed(part: Part) -> Predict:
+    """Fit plain temperature scaling, as most packages have it."""
+    calibrator = TemperatureScaling(laplace=False).fit_logits(part.logits, part.labels)
+    return lambda new: calibrator.predict_proba_logits(new.logits)
+
+
 METHODS: dict[str, Method] = {
     f"{OURS} {name}": partial(fit, name)
     for name, (module, _, _) in KINDS.items()
     if name not in WRAPPERS and _is_there(module)
 }
+PAPER: dict[str, Method] = {f"{OURS} temperature, unsmoothed": fit_unsmoothed}  # of its figure 4

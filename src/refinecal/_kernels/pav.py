@@ -134,6 +134,12 @@ def _hulls(x, y):  # type: ignore[no-untyped-def]
 
 @jit()
 def add_test_object(mass, hits, weight, label):  # type: ignore[no-untyped-def]
+    """Return the isotonic regression at each score, once an object with that score and label has joined."""
+    return bridge_hulls(mass, hits, weight, label)
+
+
+@inline()
+def bridge_hulls(mass, hits, weight, label):  # type: ignore[no-untyped-def]
     r"""Return the isotonic regression at each score, once an object with that score and label has joined.
 
     Joining score j moves the points :math:`P_j, P_{j+1}, \dots` of the diagram by (weight, weight * label).

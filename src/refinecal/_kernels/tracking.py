@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from refinecal._kernels.jit import FAST, LN2, LOG2_E, inline, jit
-from refinecal._kernels.pav import pool_violators
+from refinecal._kernels.pav import bridge_hulls, pool_violators
 from refinecal._kernels.vector import exp2
 from refinecal.resampling import LARGE_CHANGE, SMALL_CHANGE
 from refinecal.temperature.fit import best_step
@@ -284,3 +284,17 @@ def isotonic_loss(mass, hits):  # type: ignore[no-untyped-def]
         if zeros > 0:
             total -= zeros * math.log(share * (1 - levels[piece]) + even)
     return total / n
+
+
+@jit()
+def venn_abers_loss(mass, hits):  # type: ignore[no-untyped-def]
+    """Return the mean log loss after inductive Venn-Abers prediction, of scores in order."""
+    lower, upper = bridge_hulls(mass, hits, 1.0, 0.0), bridge_hulls(mass, hits, 1.0, 1.0)
+    total = 0.0
+    for j in range(len(mass)):
+        norm = math.log(1 - lower[j] + upper[j])
+        if hits[j] > 0:
+            total += hits[j] * (norm - math.log(upper[j]))
+        if mass[j] > hits[j]:
+            total += (mass[j] - hits[j]) * (norm - math.log(1 - lower[j]))
+    return total / mass.sum()

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from types import FrameType
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
@@ -28,7 +29,6 @@ DELICATE = (
 class _State:
     """Whether a command is running, has ended, or was interrupted."""
 
-    owns_process = False
     running = False
     received: int | None = None  # the first signal
     ended = False
@@ -36,7 +36,6 @@ class _State:
 
 def install() -> None:
     """Handle signals; called before anything that takes time."""
-    _State.owns_process = True
     if threading.current_thread() is threading.main_thread():
         for number in WORDS:
             signal.signal(number, _handle_signal)
@@ -44,8 +43,9 @@ def install() -> None:
 
 
 def owns_process() -> bool:
-    """Tell whether the shell started the process, so that no other Python code runs in it."""
-    return _State.owns_process
+    """Tell whether the process is a command of the shell, so that no other Python code runs in it."""
+    path = Path(sys.argv[0])  # of the console script, or of the module
+    return path.stem == "refinecal" or path.parts[-2:] == ("refinecal", "__main__.py")
 
 
 def begin() -> None:

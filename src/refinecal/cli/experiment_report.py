@@ -29,8 +29,9 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="The folder of a run. Several are combined into -o: on tables, if they share --seed, "
-            "--max-steps and --max-rows; on images, if each network has one recipe and the same images.",
+            help="The folder of a run. Several are combined into -o: on tables, if they share --seed and "
+            "--max-rows, and each method its steps; on images, if these are the same: a network that was "
+            "trained in several ways counts as several.",
             show_default=False,
         ),
     ],
@@ -218,7 +219,7 @@ def show_tables(console: Console, analysis: TableAnalysis) -> None:
             "Relative difference in test log loss of refinement + TS to log loss + TS, in percent: negative "
             "is better. Sets are won or lost by a test within the set, at the 5% level."
         )
-        if any(each.mode == TUNED for each in analysis.headlines):
+        if any(each.mode.startswith(TUNED) for each in analysis.headlines):
             console.tell(words.APART)
     console.tell(words.lead(analysis), "bold")
     if too_short := words.describe_cut_short(analysis.ends):
@@ -240,6 +241,16 @@ def tables_to_dict(analysis: TableAnalysis) -> dict[str, Any]:
         "refinement_against_log_loss": [
             {"method": each.method, "mode": each.mode, **summary(each.summary)}
             for each in analysis.headlines
+        ],
+        "folds_against_one_model": [
+            {
+                **{
+                    name: getattr(each, name)
+                    for name in ("method", "mode", "metric", "calibration")
+                },
+                **summary(each.summary),
+            }
+            for each in analysis.against_holdout
         ],
         "best_step_is_last": [each._asdict() for each in analysis.ends],
         "comparisons": [

@@ -77,7 +77,8 @@ def tabular(
         str | None,
         option(
             "--methods",
-            "Models: xgboost, mlp, realmlp, lightgbm, catboost, hist-gb, logistic.",
+            "Models: xgboost, mlp, realmlp (the paper's), lightgbm, catboost, hist-gb, logistic; also "
+            "xgboost-1000 (rounds by default, too) and mlp-4 (hidden layers).",
             "xgboost",
             "A,B,…",
         ),
@@ -88,6 +89,10 @@ def tabular(
     configs: Annotated[
         int | None,
         option("--configs", "Random configurations, in addition to the defaults.", "0", min=0),
+    ] = None,
+    folds: Annotated[
+        int | None,
+        option("--folds", "Also train on K folds and average the models: 2 to 10.", min=2),
     ] = None,
     max_steps: Annotated[
         int | None,
@@ -133,6 +138,7 @@ def tabular(
         "splits": splits,
         "configs": configs,
         "max_steps": max_steps,
+        "folds": folds,
         "seed": seed,
         "min_rows": min_rows,
         "max_rows": max_rows,
@@ -172,7 +178,10 @@ def _announce(console: Console, folder: RunFolder, todo: int) -> None:
 
     plan = folder.plan
     sizes = {"data set": len(plan.sources), "split": plan.splits, "method": len(plan.methods)}
-    announce(console, folder, sizes | {"configuration": plan.configs + 1}, todo)
+    sizes["configuration"] = plan.configs + 1
+    if plan.folds:  # and one with the usual validation rows
+        sizes["model"] = plan.folds + 1
+    announce(console, folder, sizes, todo)
     if todo and len(plan.sources) < FEW_SETS:
         console.note(
             f"with fewer than {FEW_SETS} data sets, differences are tested only within each of them"

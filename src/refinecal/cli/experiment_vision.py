@@ -84,13 +84,24 @@ def vision(
     seeds: Annotated[
         int | None, option("--seeds", "Training runs of each network.", "10", min=1)
     ] = None,
+    optimizer: Annotated[
+        str | None, option("--optimizer", "sgd, with momentum, or adamw.", "sgd", "sgd|adamw")
+    ] = None,
     schedule: Annotated[
         str | None,
-        option("--schedule", "Of the learning rate; cosine as in figure 1.", "step", "step|cosine"),
+        option(
+            "--schedule",
+            "Of the learning rate: step, constant, or cosine as in figure 1.",
+            "step",
+            "NAME",
+        ),
     ] = None,
-    lr: Annotated[float | None, option("--lr", "Initial learning rate.", "0.1", "X")] = None,
+    lr: Annotated[
+        float | None, option("--lr", "Initial learning rate.", "0.1, of adamw 0.001", "X")
+    ] = None,
     weight_decay: Annotated[
-        float | None, option("--weight-decay", "Weight decay of SGD.", "0.0001", "X", min=0)
+        float | None,
+        option("--weight-decay", "Weight decay.", "0.0001, of adamw 0.01", "X", min=0),
     ] = None,
     batch: Annotated[int | None, option("--batch", "Images in one step.", "128", min=1)] = None,
     augment: Annotated[
@@ -138,7 +149,7 @@ def vision(
     """
     from refinecal.experiments.plan import DATASETS, MODELS
     from refinecal.experiments.running import run
-    from refinecal.experiments.vision.recipe import PRECISIONS, SCHEDULES
+    from refinecal.experiments.vision.recipe import OPTIMIZERS, PRECISIONS, SCHEDULES
     from refinecal.experiments.vision.work import Ranks, Work, is_distributed
 
     console = Console(as_json, quiet, verbose)
@@ -148,6 +159,7 @@ def vision(
         "models": parse_names("--model", model, MODELS),
         "epochs": epochs,
         "seeds": seeds,
+        "optimizer": parse_name("--optimizer", optimizer, OPTIMIZERS),
         "schedule": parse_name("--schedule", schedule, SCHEDULES),
         "lr": lr,
         "weight_decay": weight_decay,
@@ -158,6 +170,8 @@ def vision(
         **parse_augmentation(augment),
     }
     given = {name: value for name, value in given.items() if value is not None}
+    if given.get("optimizer") == "adamw" and not resume:  # torch's defaults
+        given = {"lr": 1e-3, "weight_decay": 1e-2, **given}
     devices = parse_devices(device)
     ranks = Ranks(devices[0].split(":")[0]) if is_distributed() else None
     if ranks is not None and not ranks.is_first:

@@ -27,7 +27,7 @@ TABLE: Any = {"rich_help_panel": option.TABLE}
 FORMATS = "A .csv, .tsv (also .gz, .zst), .parquet, .feather or .xlsx file."
 TREAT = "Treat this column as {}. Repeatable."
 TEST = "Table of test rows, instead of a part of TABLE."
-TEST_ROWS = "Fraction of test rows; by default 0.2, or at most 2,000 rows if time is limited."
+TEST_ROWS = "Fraction of test rows; by default 0.2, of auto at most 2,000 rows."
 REFIT = (
     "After testing, train again on all rows including the test rows; --no-refit (implied by --test) delivers "
     "the tested models."

@@ -114,7 +114,9 @@ def evaluate_sample(
         overconfidence=over,
         underconfidence=under,
         smooth_ece=smooth_ece_of(Event(sums.scores, sums.happened, sums.weights)),
-        per_class=_per_class(sample, sums, titles, areas, errors),
+        per_class=_per_class(
+            sample, sums, titles, areas, errors, _refine(sample, sums, fitted, threads)
+        ),
         n_effective=float(1 / (share @ share)) if share.size else n,
     )
     return found, fitted
@@ -136,19 +138,30 @@ def _decompositions(
     return terms[0], terms[1]
 
 
+def _refine(sample: Sample, sums: Tally, fitted: Calibrator, threads: int) -> NDArray[np.float64]:
+    """Return the sum of the log losses of each class after calibration, unless it raises the loss."""
+    rows = sample.expand_soft_labels()
+    losses = fitted._losses_in_sample(rows, get_loss("log"), threads)
+    if rows.weights is not None:
+        losses = np.where(rows.weights > 0, losses, 0.0) * rows.weights
+    after = np.bincount(rows.labels, losses, minlength=sample.k)
+    return np.asarray(after if after.sum() <= sums.log.sum() else sums.log, np.float64)
+
+
 def _per_class(
     sample: Sample,
     sums: Tally,
     titles: tuple[Any, ...],
     areas: NDArray[np.float64],
     errors: NDArray[np.float64],
+    after: NDArray[np.float64],
 ) -> tuple[ClassSummary, ...]:
     counts = np.bincount(sample.labels, minlength=sample.k)
     with np.errstate(invalid="ignore"):  # a class without rows has no recall and no loss
-        recall, loss = sums.right / sums.mass, sums.log / sums.mass
+        recall, loss, refined = (each / sums.mass for each in (sums.right, sums.log, after))
     columns = (
         *(counts, sums.mass / sums.total, sums.bins.sum(axis=1) / sums.total),
-        *(recall, areas, errors, loss),
+        *(recall, areas, errors, loss, refined),
     )
     numbers = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(ClassSummary(title, *row) for title, row in zip(titles, numbers, strict=True))

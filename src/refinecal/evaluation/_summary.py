@@ -21,6 +21,8 @@ MOST_LINES = 20  # of classes or groups to print
 class ClassSummary:
     """Metrics of one class.
 
+    Weighted by the shares, losses and their terms add up to those of all classes.
+
     Attributes
     ----------
     label : object
@@ -37,6 +39,8 @@ class ClassSummary:
         One-vs-rest area under the ROC curve, and calibration error in 15 bins of equal width.
     log_loss : float
         Mean log loss of its rows.
+    refinement : float
+        The same after calibration by the calibrator of all classes.
     """
 
     label: Any
@@ -47,6 +51,18 @@ class ClassSummary:
     auroc: float
     ece: float
     log_loss: float
+    refinement: float = math.nan
+
+    @property
+    def calibration(self) -> float:
+        """How much calibration lowers the log loss of its rows: negative if other classes gain from it."""
+        equal = self.log_loss == self.refinement  # both may be infinite
+        return 0.0 if equal else self.log_loss - self.refinement
+
+    @property
+    def uncertainty(self) -> float:
+        """The log loss of its rows if only the shares of the classes are known."""
+        return -math.log(self.share) if self.share > 0 else math.inf
 
     @property
     def part(self) -> float:
@@ -55,7 +71,8 @@ class ClassSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become ``None``."""
-        found: dict[str, Any] = plain({**asdict(self), "part": self.part})
+        more = {name: getattr(self, name) for name in ("calibration", "uncertainty", "part")}
+        found: dict[str, Any] = plain(asdict(self) | more)
         return found
 
 
@@ -132,11 +149,11 @@ class Evaluation:
 
 CLASS_COLUMNS = {  # attributes by heading
     "share": "share",
-    "mean p": "mean_probability",
     "recall": "recall",
     "AUROC": "auroc",
     "ECE": "ece",
     "log loss": "log_loss",
+    "refin.": "refinement",
 }
 GROUP_COLUMNS = {
     "log loss": "log.risk",

@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import quote
 
 from refinecal.experiments.vision.recipe import Recipe, Settings
-
-VERSION = 1  # of the protocol: units of different versions are not put into one table
 
 
 def digest(text: str) -> str:
@@ -29,12 +27,17 @@ class BasePlan:
     GROWING: ClassVar[tuple[str, ...]]  # numbers that a larger plan may increase, and
     SHRINKING: ClassVar[tuple[str, ...]] = ()  # those that it may decrease
     OPTIONS: ClassVar[dict[str, str]] = {}  # of the command, by the fields that they set
+    # Of the protocol, that can be read and continued: units of different ones are not put into one table.
+    VERSIONS: ClassVar[tuple[int, ...]] = (1,)
+    ADDED: ClassVar[dict[str, Any]] = {}  # what fields are in older plans, which do not have them
     version: int
 
     @property
     def key(self) -> str:
         """Return what two plans share if they compute the same, wherever their data are."""
-        return digest(json.dumps(self._content(), sort_keys=True))[:16]
+        content = self._content()
+        old = {name: value for name, value in content.items() if self.ADDED.get(name, ...) != value}
+        return digest(json.dumps(old, sort_keys=True))[:16]
 
     def losses(self, other: Self) -> list[str]:
         """Return in words what ``other`` leaves out or computes differently; nothing if it has all, or more.
@@ -77,6 +80,8 @@ class BasePlan:
     def from_json(cls, text: str) -> Self:
         """Return the plan that :meth:`to_json` wrote."""
         read = json.loads(text)
+        if isinstance(read, dict):
+            read = {**cls.ADDED, **read}
         known = {each.name for each in fields(cls)}  # type: ignore[arg-type]
         if (
             isinstance(read, dict)
@@ -96,10 +101,10 @@ class BasePlan:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ValueError(f"{name} is {value}: it must be at least {low}")
-        if self.version != VERSION:
+        if self.version not in self.VERSIONS:
             raise ValueError(
                 f"the plan has version {self.version} of the protocol, but this refinecal follows version "
-                f"{VERSION}: use the refinecal that made it, or start a new run"
+                f"{self.VERSIONS[-1]}: use the refinecal that made it, or start a new run"
             )
 
     def _check_names(self, name: str, values: Any) -> None:
@@ -122,8 +127,10 @@ def _format(value: Any) -> str:
 METRIC_NAMES = (
     *("log_loss", "brier", "accuracy", "auroc"),
     *("refinement", "brier_refinement", "refinement_cv5", "refinement_isotonic", "refinement_loo"),
+    *("refinement_laplace", "refinement_ivap"),
 )
 PLACE = "path"  # of a source: where it is, which says nothing about its content
+MOST_FOLDS = 10
 LONGEST = 150  # characters of a set's name in a file's name
 
 
@@ -134,20 +141,23 @@ class TableKey(NamedTuple):
     split: int
     method: str
     config: int  # 0: default parameters; 1…: random search
+    folds: int = 0  # of cross-validation; 0: the usual validation rows
+    fold: int = 0
 
     @property
     def name(self) -> str:
         """Return a name for a file, different for different keys.
 
-        >>> TableKey("car/2", 0, "mlp", 12).name
-        'car%2F2-mlp-s0-c12'
+        >>> TableKey("car/2", 0, "mlp", 12).name, TableKey("car", 0, "mlp", 0, 5, 2).name
+        ('car%2F2-mlp-s0-c12', 'car-mlp-s0-c0-f2of5')
         """
         safe = quote(self.set, safe=" ()+,=")
         if safe.startswith("."):
             safe = f"%2E{safe[1:]}"
         if len(safe) > LONGEST:
             safe = f"{safe[:LONGEST]}~{digest(self.set)[:12]}"
-        return f"{safe}-{self.method}-s{self.split}-c{self.config}"
+        fold = f"-f{self.fold}of{self.folds}" if self.folds else ""
+        return f"{safe}-{self.method}-s{self.split}-c{self.config}{fold}"
 
     @property
     def alike(self) -> tuple[tuple[str | bool, ...], ...]:
@@ -156,6 +166,7 @@ class TableKey(NamedTuple):
 
     def __str__(self) -> str:
         which = f"configuration {self.config}" if self.config else "default parameters"
+        which += f", fold {self.fold} of {self.folds}" if self.folds else ""
         return f"{self.method} on {self.set}, split {self.split}, {which}"
 
 
@@ -177,6 +188,8 @@ class Plan(BasePlan):
     NAMED: ClassVar[dict[str, tuple[str, str]]] = {"methods": ("methods", "--methods")}
     GROWING: ClassVar[tuple[str, ...]] = ("splits", "configs")
     SHRINKING: ClassVar[tuple[str, ...]] = ("min_rows",)
+    VERSIONS: ClassVar[tuple[int, ...]] = (1, 2)
+    ADDED: ClassVar[dict[str, Any]] = {"folds": 0}
 
     sources: tuple[
         dict[str, Any], ...
@@ -192,13 +205,17 @@ class Plan(BasePlan):
     min_rows: int = 1_000  # smaller sets are left out
     max_rows: int = 100_000  # of larger sets, rows are drawn at random
     n_threads: int = 1  # of one training run; it may change the last digits of a sum
-    version: int = VERSION  # of the protocol
+    # Of the protocol. In version 1, default XGBoost has 1,000 rounds, and the MLP has four hidden layers.
+    version: int = 2
+    folds: int = 0  # on each of which every training run is repeated, without the test rows
 
     def __post_init__(self) -> None:
         for name in ("sources", "methods", "metrics"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         least = dict.fromkeys(("splits", "max_steps", "min_rows", "max_rows", "n_threads"), 1)
         self._check_least(least | {"configs": 0, "seed": 0})
+        if self.folds and not 2 <= self.folds <= MOST_FOLDS:
+            raise ValueError(f"folds is {self.folds}: it must be 0, or 2 to {MOST_FOLDS}")
         if not all("name" in source for source in self.sources):
             raise ValueError("sources: every data set needs a 'name'")
         for name in ("methods", "metrics"):
@@ -224,11 +241,12 @@ class Plan(BasePlan):
         So what is finished after half of the time is already a smaller experiment of the same kind.
         """
         return [
-            TableKey(name, split, method, config)
+            TableKey(name, split, method, config, *fold)
             for config in range(self.configs + 1)
             for split in range(self.splits)
             for name in self.sets
             for method in self.methods
+            for fold in [(), *((self.folds, number) for number in range(self.folds))]
         ]
 
     def seed_of(self, key: TableKey, purpose: str = "training") -> int:
@@ -239,7 +257,8 @@ class Plan(BasePlan):
         >>> replace(plan, splits=9, configs=3).seed_of(plan.units()[0]) == plan.seed_of(plan.units()[0])
         True
         """
-        text = json.dumps([self.seed, *key, purpose])
+        own = key if key.folds and purpose == "training" else key[:4]
+        text = json.dumps([self.seed, *own, purpose])
         return int(digest(text)[:8], 16) >> 1  # 31 bits: what every library takes
 
     def has(self, source: Mapping[str, Any]) -> bool:
@@ -249,6 +268,12 @@ class Plan(BasePlan):
     def _content(self) -> dict[str, Any]:
         content = asdict(self) | {"sources": [without_place(source) for source in self.sources]}
         return json.loads(json.dumps(content))  # type: ignore[no-any-return]
+
+    def losses(self, other: Self) -> list[str]:
+        """Return in words what ``other`` leaves out; cross-validation may be added, but not changed."""
+        has_other_folds = self.folds not in (0, other.folds)
+        said = f"folds: {self.folds or 'none'}, now {other.folds or 'none'}"
+        return super(Plan, self).losses(replace(other, folds=self.folds)) + [said] * has_other_folds
 
     def _lost_data(self, other: Plan) -> list[str]:
         old, new = (
@@ -324,6 +349,7 @@ class VisionPlan(BasePlan, Settings):
         "models": ("models", "--model"),
     }
     GROWING: ClassVar[tuple[str, ...]] = ("seeds",)
+    ADDED: ClassVar[dict[str, Any]] = {"optimizer": "sgd"}
     OPTIONS: ClassVar[dict[str, str]] = {
         "datasets": "--dataset",
         "models": "--model",
@@ -333,7 +359,7 @@ class VisionPlan(BasePlan, Settings):
         **{name: f"--augment ({name})" for name in ("crop", "flip", "cutout")},
         **{
             name: f"--{name}"
-            for name in ("seeds", "epochs", "lr", "batch", "schedule", "precision")
+            for name in ("seeds", "epochs", "optimizer", "lr", "batch", "schedule", "precision")
         },
     }
 
@@ -343,7 +369,7 @@ class VisionPlan(BasePlan, Settings):
     folder: str = "."  # where the images are
     content: dict[str, str] = field(default_factory=dict)  # a digest of the images, by data set
     n_threads: int = 1  # of one training run on a CPU; it may change the last digits of a sum
-    version: int = VERSION  # of the protocol
+    version: int = 1  # of the protocol
 
     def __post_init__(self) -> None:
         for name, known in (("datasets", DATASETS), ("models", MODELS)):

@@ -7,20 +7,31 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from refinecal._core.format import number
 from refinecal.experiments.folder import RunFolder
 from refinecal.experiments.plan import ImageKey, Plan, TableKey, VisionPlan, without_place
-from refinecal.experiments.tabular.procedures import Judgements, Row, Timing, Training, judge
+from refinecal.experiments.tabular.procedures import (
+    DEFAULT,
+    TUNED,
+    Judgements,
+    Row,
+    Timing,
+    Training,
+    judge,
+)
+from refinecal.experiments.tabular.protocol import METHODS, get_method
 from refinecal.experiments.units import UnitResult, load_unit
-from refinecal.experiments.vision.history import Choice, Group, History
+from refinecal.experiments.vision.history import VARIANT, Choice, Group, History
 
 __all__ = ["ImageResults", "TableResults", "check_together", "merge_results", "read_results"]
 
 Progress = Callable[[int, int], None]
-SAME = ("seed", "max_steps", "max_rows", "version")  # what runs on tables must share to be merged
+TEST_IMAGES = ("test images", "labels of test images")  # the same however a model is trained
+SAME = ("seed", "max_rows", "version")  # what runs on tables must share to be merged
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,12 @@ class ImageResults(Results):
     trainings: list[History]
     lost: list[History]  # that diverged, such as by a loss of NaN; they are not compared
     repeated: list[RepeatedTraining] = field(default_factory=list)  # what several runs hold
+    units: set[ImageKey] = field(default_factory=set)  # of several runs: what is planned
+
+    @cached_property
+    def planned(self) -> int:
+        """Number of training runs in the plans."""
+        return len(self.units) or super().planned
 
     @property
     def stopped(self) -> dict[ImageKey, str]:
@@ -245,8 +262,8 @@ def _read_images(
 def merge_results(results: Sequence[Any]) -> Any:
     """Return several runs as one: what more than one of them has is taken from the first.
 
-    Runs on images may differ in their recipe from data set to data set, but not in that of one model on one
-    data set, nor in the images of a data set.
+    Runs on images may differ in their recipe: of a model that several trained in different ways on one data
+    set, each way is shown as a model. The images of a data set are the same in all.
     """
     if len(results) == 1:
         return results[0]
@@ -266,12 +283,13 @@ def _merge_tables(
         """Return one list of all rows, of which the first ``key`` columns tell them apart."""
         rows = {row[:key]: row for each in reversed(results) for row in getattr(each, name)}
         return sorted(
-            rows.values(), key=lambda row: order(row.set, row.split, row.method, row.config)
+            rows.values(),
+            key=lambda row: (order(row.set, row.split, row.method, row.config), row[4:key]),
         )
 
     rows = {row[:6]: row for each in reversed(results) for row in each.rows}
-    timings = merge("timings", 4)
-    done = {row[:4] for row in timings}
+    timings = merge("timings", 6)
+    done = {row[:6] for row in timings}
     return TableResults(
         plans,
         {key: said for key, said in failed.items() if key not in done},
@@ -290,6 +308,16 @@ def check_together(plans: Sequence[Plan]) -> None:
                 raise ValueError(
                     f"the runs differ in {name}, {one} and {two}: report them separately"
                 )
+    longest: dict[tuple[str, str], int] = {}
+    for plan in plans:
+        modes = (DEFAULT, TUNED)[: 1 + (plan.configs > 0)]
+        for name, (config, mode) in product(plan.methods, enumerate(modes)):
+            steps = _steps_of(name, config, plan)
+            if longest.setdefault((name, mode), steps) != steps:
+                raise ValueError(
+                    f"the runs differ in max_steps of {name} ({mode}), {longest[name, mode]} and {steps}: "
+                    "report them separately"
+                )
     known: dict[str, Any] = {}
     for source in (source for plan in plans for source in plan.sources):
         content = without_place(source)
@@ -298,6 +326,13 @@ def check_together(plans: Sequence[Plan]) -> None:
                 f"the runs have different data sets named {source['name']!r}: report the runs separately, or "
                 "rename one of the sets and run it again"
             )
+
+
+def _steps_of(method: str, config: int, plan: Plan) -> int:
+    """Return how many steps a plan trains a configuration of a method, as far as that is known."""
+    if method not in METHODS:
+        return plan.max_steps or 0
+    return get_method(method, plan.version).steps(config, plan.max_steps)
 
 
 def _order(plans: Sequence[Plan]) -> Callable[..., tuple[int, ...]]:
@@ -314,9 +349,12 @@ def _unique(names: Iterable[Iterable[str]]) -> list[str]:
 
 
 def _merge_images(
-    results: Sequence[ImageResults], plans: list[VisionPlan], failed: dict[ImageKey, str]
+    results: Sequence[ImageResults], plans: list[VisionPlan], _: dict[ImageKey, str]
 ) -> ImageResults:
     _check_images(results)
+    _check_alike((each for one in results for each in (*one.trainings, *one.lost)), TEST_IMAGES)
+    results = _name_recipes(results)
+    failed = {key: said for each in reversed(results) for key, said in each.failed.items()}
     kept = {
         each.key: each
         for found in ("lost", "trainings")  # one that diverged may be whole elsewhere
@@ -334,7 +372,63 @@ def _merge_images(
             held[first.run, each.run] += 1
             different[first.run, each.run] += not first.is_same(each)
     repeated = [RepeatedTraining(*runs, n, different[runs]) for runs, n in held.items()]
-    return replace(found, repeated=repeated)
+    units = set[ImageKey]().union(*(one.units for one in results))
+    return replace(found, repeated=repeated, units=units)
+
+
+def _name_recipes(results: Sequence[ImageResults]) -> list[ImageResults]:
+    """Add to the name of a model what differs between the recipes of several runs on one data set."""
+    recipes: dict[Group, list[tuple[ImageResults, dict[str, Any]]]] = {}
+    for one in results:
+        trained = {each.group: each.recipe for each in (*one.lost, *one.trainings)}
+        for group in dict.fromkeys(key[:2] for plan in one.plans for key in plan.units()):
+            recipe = trained.get(group, one.plans[0].recipe(*group).to_dict())
+            recipes.setdefault(group, []).append((one, {**VisionPlan.ADDED, **recipe}))
+
+    def name_group(one: ImageResults, group: Group) -> str:
+        (own,) = (recipe for other, recipe in recipes[group] if other is one)
+        known = [recipe for _, recipe in recipes[group]]
+        # "auto" is the precision of training runs that are yet to come.
+        said = ", ".join(
+            _name_setting(name, value)
+            for name, value in own.items()
+            if value != "auto" and any(each.get(name) not in (value, "auto") for each in known)
+        )
+        return f"{group[1]}{VARIANT}{said}" if said else group[1]
+
+    def rename(one: ImageResults) -> ImageResults:
+        names = {group: name_group(one, group) for group in recipes if _plans(one, group)}
+
+        def key_of(key: ImageKey) -> ImageKey:
+            return key._replace(model=names.get(key[:2], key.model))
+
+        trainings, lost = (
+            [replace(each, key=key_of(each.key)) for each in some]
+            for some in (one.trainings, one.lost)
+        )
+        failed = {key_of(key): said for key, said in one.failed.items()}
+        units = {key_of(key) for plan in one.plans for key in plan.units()}
+        return replace(one, trainings=trainings, lost=lost, failed=failed, units=units)
+
+    return [rename(one) for one in results]
+
+
+def _plans(results: ImageResults, group: Group) -> bool:
+    return any(group == key[:2] for plan in results.plans for key in plan.units())
+
+
+def _name_setting(name: str, value: Any) -> str:
+    """Return a setting of a recipe in a word or two.
+
+    >>> _name_setting("schedule", "cosine"), _name_setting("weight_decay", 0.01), _name_setting("flip", False)
+    ('cosine', 'weight decay 0.01', 'no flip')
+    """
+    name = name.replace("_", " ")
+    if value is None:
+        return f"no {name}"
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    return value if isinstance(value, str) else f"{name} {value}"
 
 
 def _check_images(results: Sequence[ImageResults]) -> None:
@@ -363,20 +457,21 @@ def _sort_images(
         _unique(getattr(plan, name) for plan in plans) for name in ("datasets", "models")
     )
 
-    def place(each: History) -> tuple[int, int, int]:
-        return models.index(each.key.model), datasets.index(each.key.dataset), each.key.seed
+    def place(each: History) -> tuple[int, str, int, int]:
+        model, _, how = each.key.model.partition(VARIANT)
+        return models.index(model), how, datasets.index(each.key.dataset), each.key.seed
 
     ordered = sorted(found, key=place)
     whole, lost = ([each for each in ordered if each.diverged == bad] for bad in (False, True))
     return ImageResults(plans, failed, whole, lost)
 
 
-def _check_alike(histories: Iterable[History]) -> None:
+def _check_alike(histories: Iterable[History], only: Sequence[str] = ()) -> None:
     """Raise if training runs of a model on a data set differ in recipe, or in the number of images."""
     known: dict[Group, History] = {}
     for each in histories:
         first = known.setdefault(each.group, each)
-        for name in dict.fromkeys((*first.alike, *each.alike)):
+        for name in only or dict.fromkeys((*first.alike, *each.alike)):
             one, other = first.alike.get(name), each.alike.get(name)
             if one == other:
                 continue

@@ -99,9 +99,11 @@ def per_class(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> Metri
     Returns
     -------
     MetricTable
-        With ``label``, ``n``, ``share``, ``mean_probability``, ``recall``, ``auroc``, ``ece``, ``log_loss``
-        and ``part``, as in :class:`refinecal.evaluation.ClassSummary`: ``auroc`` and ``ece`` are one-vs-rest,
-        and the parts add up to the log loss.
+        With ``label``, ``n``, ``share``, ``mean_probability``, ``recall``, ``auroc``, ``ece``, ``log_loss``,
+        ``refinement``, ``calibration``, ``uncertainty`` and ``part``, as in
+        :class:`refinecal.evaluation.ClassSummary`: ``auroc`` and ``ece`` are one-vs-rest; the terms are those
+        of the rows of the class, weighted by ``share`` they add up to the terms of all rows, as the parts add
+        up to the log loss.
 
     Examples
     --------
@@ -111,7 +113,8 @@ def per_class(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> Metri
     [('no', 1, 1.0), ('yes', 3, 0.6666666666666666)]
     """
     found = _evaluation(y_true, probs, inputs).per_class
-    return MetricTable([{**asdict(one), "part": one.part} for one in found])
+    more = ("calibration", "uncertainty", "part")
+    return MetricTable([asdict(one) | {name: getattr(one, name) for name in more} for one in found])
 
 
 @check_keywords(Inputs)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from collections.abc import Mapping, Sequence
-from itertools import cycle
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
 
-Look = tuple[str, str]  # a colour of PALETTE, and a matplotlib marker
-
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 FEW = 5  # runs: fewer have no quartiles worth a box
 LONGEST = 24  # characters of a name
@@ -26,8 +23,6 @@ GOLDEN = 0.6180339887498949  # multiples of it, less whole numbers, are never cl
 SPREAD = 0.56  # of the distance of two boxes, over which the dots of one are spread
 HALF_BOX = 0.32
 LINE: Any = {"color": PALETTE["text"], "zorder": 3, "solid_capstyle": "butt"}
-COLOURS = ("calibration", "refinement", "risk", "after", "sharpness", "uncertainty")
-MARKS = ("o", "^", "s", "D", "v", "P")
 LINEAR = 0.1  # percent: closer to 0 an axis of differences is not logarithmic
 LINSCALE = 0.5  # of matplotlib: how much room that part has
 HEIGHT = 1.3  # of the line of a label, in letters of its size
@@ -42,7 +37,7 @@ class BoxesDisplay(Display):
     ``quantiles`` holds by name. Fewer than ``least`` values have no box, only their median.
     """
 
-    dots_: dict[Any, PathCollection]
+    dots_: dict[str, PathCollection]
 
     def __init__(
         self,
@@ -97,18 +92,20 @@ class BoxesDisplay(Display):
 
 
 class RelativeDifferencesDisplay(BoxesDisplay):
-    """Boxes of relative differences in percent, one row per procedure and one dot per data set.
+    """Boxes of relative differences in percent, one row per procedure and one dot per data set or run.
 
     Parameters
     ----------
     values : mapping of str to array-like
-        The differences of each procedure, one per data set; only finite ones are drawn.
+        The differences of each procedure, one per data set or run; only finite ones are drawn.
     what : str, default "test log loss"
         The quantity that differs, for the axis.
     colours : mapping of str to str, optional
         Names of colours in ``PALETTE`` for some procedures, such as "refinement".
     faint : mapping of str to array-like of bool, optional
         The dots of a procedure to draw faintly.
+    least : int, default 1
+        How many values have a box; fewer have a line at their median.
 
     Examples
     --------
@@ -123,6 +120,7 @@ class RelativeDifferencesDisplay(BoxesDisplay):
         what: str = "test log loss",
         colours: Mapping[str, str] | None = None,
         faint: Mapping[str, ArrayLike] | None = None,
+        least: int = 1,
     ) -> None:
         given = {name: check_line(f"values[{name!r}]", each) for name, each in values.items()}
         masks = {
@@ -130,84 +128,11 @@ class RelativeDifferencesDisplay(BoxesDisplay):
             for name, each in given.items()
         }
         self.values = {name: each[np.isfinite(each)] for name, each in given.items()}
-        super().__init__(self.values, colours, masks, what=what)
-
-
-class RunDifferencesDisplay(BoxesDisplay):
-    """Boxes of relative differences in percent, one row per procedure and one dot per run (figure 5).
-
-    Parameters
-    ----------
-    values : mapping of str to mapping of str to array-like
-        The differences of each procedure and group of runs, such as a data set; only finite ones are drawn.
-    what : str, default "test log loss"
-        The quantity that differs, for the axis.
-    looks : mapping of str to tuple, optional
-        For each group a colour in ``PALETTE`` and a matplotlib marker.
-    key : mapping of str to tuple, optional
-        Entries of the legend, if not the groups: labels with a colour and a marker.
-
-    Examples
-    --------
-    >>> display = RunDifferencesDisplay({"refinement + TS": {"svhn": [-2.0, 1.0], "cifar10": [-1.0]}})
-    >>> display.quantiles["refinement + TS"][2], display.groups
-    (-1.0, ['svhn', 'cifar10'])
-    """
-
-    def __init__(
-        self,
-        values: Mapping[str, Mapping[str, ArrayLike]],
-        what: str = "test log loss",
-        looks: Mapping[str, Look] | None = None,
-        key: Mapping[str, Look] | None = None,
-    ) -> None:
-        self.groups = list(dict.fromkeys(group for each in values.values() for group in each))
-        self._parts: dict[str, dict[str, Floats]] = {name: {} for name in values}
-        for name, each in values.items():
-            for group, given in each.items():
-                part = check_line(f"values[{name!r}][{group!r}]", given, "run")
-                self._parts[name][group] = part[np.isfinite(part)]
-        self.values = {
-            name: np.concatenate([np.empty(0), *each.values()])
-            for name, each in self._parts.items()
-        }
-        self.looks = _complete_looks(self.groups, looks or {})
-        self.key = self.looks if key is None else _complete_looks(list(key), key)
-        super().__init__(self.values, least=FEW, what=what)
-
-    def _size(self) -> tuple[float, float]:
-        return 7, 1.3 + 0.4 * len(self.names)
-
-    def _draw(self, ax: Axes) -> None:
-        super()._draw(ax)
-        if len(self.groups) > 1:
-            self._explain(ax)
-
-    def _draw_dots(self, ax: Axes, name: str, heights: Floats) -> None:
-        parts = self._parts[name]
-        ends = np.cumsum([len(part) for part in parts.values()])[:-1]
-        for (group, part), at in zip(parts.items(), np.split(heights, ends), strict=True):
-            colour, mark = self.looks[group]
-            look: Any = {"s": 14, "color": PALETTE[colour], "alpha": 0.75, "linewidths": 0}
-            self.dots_[name, group] = ax.scatter(part, at, marker=mark, zorder=3.5, **look)
-
-    def _explain(self, ax: Axes) -> None:
-        """Explain the dots above the axes."""
-        from matplotlib.lines import Line2D
-
-        dot: Any = {"markersize": 4.5, "linewidth": 0}
-        handles = [
-            Line2D([], [], color=PALETTE[colour], marker=mark, label=name, **dot)
-            for name, (colour, mark) in self.key.items()
-        ]
-        place: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
-        spaces: Any = {"borderaxespad": 0.2, "handletextpad": 0.1, "columnspacing": 1.2}
-        columns = 2 if style.is_narrow(ax) else 5
-        style.add_legend(ax, handles, style.sizes(ax)[1], ncols=columns, **place, **spaces)
+        super().__init__(self.values, colours, masks, least, what)
 
 
 class StoppingTimesDisplay(BoxesDisplay):
-    """Boxes of the steps that metrics chose, on a logarithmic axis, with a dot per data set.
+    """Boxes of the steps that metrics chose, on a logarithmic axis, with a dot per training run.
 
     Parameters
     ----------
@@ -253,35 +178,6 @@ class StoppingTimesDisplay(BoxesDisplay):
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.minorticks_off()
         ax.set_xlabel(self.what)
-
-
-def group_looks(
-    groups: Sequence[tuple[str, str]],
-) -> tuple[dict[tuple[str, str], Look], dict[str, Look]]:
-    """Return a colour for each first of the pairs and a marker for each second, and the legend's entries.
-
-    >>> looks, key = group_looks([("svhn", "a"), ("svhn", "b"), ("cifar10", "b")])
-    >>> looks["svhn", "b"], looks["cifar10", "b"]
-    (('calibration', '^'), ('refinement', '^'))
-    >>> key
-    {'svhn': ('calibration', 'o'), 'cifar10': ('refinement', 'o'), 'a': ('before', 'o'), 'b': ('before', '^')}
-    """
-    firsts, seconds = (list(dict.fromkeys(names)) for names in zip(*groups, strict=True))
-    colours = dict(zip(firsts, cycle(COLOURS), strict=False))
-    marks = dict(zip(seconds, cycle(MARKS), strict=False))
-    key: dict[str, Look] = {}
-    if len(firsts) > 1:
-        key |= {first: (colour, MARKS[0]) for first, colour in colours.items()}
-    if len(seconds) > 1:
-        key |= {second: ("before", mark) for second, mark in marks.items()}
-    return {(one, two): (colours[one], marks[two]) for one, two in groups}, key
-
-
-def _complete_looks(groups: Sequence[str], given: Mapping[str, Look]) -> dict[str, Look]:
-    for group, (colour, _) in given.items():
-        style.check_colour(colour, f"looks[{group!r}] names")
-    own = zip(groups, cycle(COLOURS), strict=False)
-    return {group: given.get(group, (colour, MARKS[0])) for group, colour in own}
 
 
 def check_line(name: str, given: ArrayLike, of: str = "data set") -> Floats:

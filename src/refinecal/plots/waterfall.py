@@ -5,6 +5,7 @@ from __future__ import annotations  # so that help() shows types by name
 import math
 from collections.abc import Mapping
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from refinecal._core.format import MINUS, shorten_name
@@ -21,6 +22,8 @@ NEEDED = ("risk", "refinement", "uncertainty")
 THICKNESS = 0.62  # of a bar, as a part of the distance between bars
 NARROW = 0.34  # of a bar with its text above
 UNCERTAINTY: Any = {"color": PALETTE["uncertainty"], "linewidth": 2.0}
+PARTS = {"irreducible": "before", "grouping": "refinement"}  # of refinement, with their colours
+LENGTHS = ("sharpness", "grouping", "calibration")  # terms that are labelled with their length
 BEYOND = 1.15  # times the largest finite value: how far an infinite bar goes
 LETTER = 0.62  # width of a letter, in sizes
 
@@ -32,6 +35,7 @@ class Terms(NamedTuple):
     refinement: float
     uncertainty: float
     loss: str  # its name
+    irreducible: float | None = None  # if the true probabilities are known
 
     @property
     def calibration(self) -> float:
@@ -40,6 +44,9 @@ class Terms(NamedTuple):
 
 class WaterfallDisplay(Display):
     """The terms of a decomposition as bars, each starting where the previous one ends.
+
+    If the decomposition knows the true probabilities, refinement is split into irreducible and grouping loss,
+    as in figure 2 of the paper.
 
     Several decompositions are drawn below each other, each as one bar: refinement, then calibration,
     which sum to the risk.
@@ -110,7 +117,10 @@ class WaterfallDisplay(Display):
         return cls(decomposition if several else {"": decomposition}, after=risk).plot(ax)
 
     def _size(self) -> tuple[float, float]:
-        return 7, 1.3 + 0.55 * len(self.terms) if len(self.terms) > 1 else 3.0
+        if len(self.terms) > 1:
+            return 7, 1.3 + 0.55 * len(self.terms)
+        (terms,) = self.terms.values()
+        return 7, 3.0 if terms.irreducible is None else 3.8
 
     def _draw(self, ax: Axes) -> None:
         self.bars_, self.texts_ = {}, {}
@@ -125,6 +135,12 @@ class WaterfallDisplay(Display):
             _Row("calibration", "+ calibration", terms.refinement, terms.risk),
             _Row("risk", "= risk", 0.0, terms.risk),
         ]
+        if terms.irreducible is not None:
+            least = terms.irreducible
+            rows[3:3] = [
+                _Row("irreducible", "irreducible", 0.0, least),
+                _Row("grouping", "+ grouping", least, terms.refinement),
+            ]
         if self.after is not None:
             rows.append(_Row("after", "after calibration", 0.0, self.after))
         low, high = _range([end for row in rows for end in (row.start, row.end)])
@@ -134,15 +150,16 @@ class WaterfallDisplay(Display):
         ax.set_ylim(len(rows) - 0.4, -0.6)
         for place, row in enumerate(rows):
             start, end = min(row.start, high), min(row.end, high)
-            look: Any = {"color": PALETTE[row.term], "linewidth": 0}
+            look: Any = {"color": PALETTE[PARTS.get(row.term, row.term)], "linewidth": 0}
             (self.bars_[row.term],) = ax.barh(place, end - start, THICKNESS, left=start, **look)
             beside = max(start, end, 0.0), place
-            is_part = row.term in ("sharpness", "calibration")  # labelled with its length
+            is_part = row.term in LENGTHS
             shown = _subtract(row.end, row.start) if is_part else row.end
             text = style.format_loss(shown, sign=is_part)
             self.texts_[row.term] = style.write_near(ax, beside, text, (4, 0), va="center")
-        for place, row in enumerate(rows[:4]):  # where it ends, the next begins
-            if math.isfinite(row.end):
+        for place, (row, after) in enumerate(pairwise(rows)):
+            # Where it ends, the next begins, or ends.
+            if math.isfinite(row.end) and row.end in (after.start, after.end):
                 ax.plot([row.end] * 2, [place + THICKNESS / 2, place + 1 - THICKNESS / 2], **THIN)
         style.name_rows(ax, [row.name for row in rows], spine=True)
         style.set_losses(ax, low, high, 5, self.loss)
@@ -232,4 +249,6 @@ def _read_terms(given: Any) -> Terms:
     if bad:
         raise ValueError(f"the {bad[0]} of a decomposition is NaN: there is nothing to draw")
     risk, refinement, uncertainty = map(float, found)
-    return Terms(risk, refinement, uncertainty, str(get("loss", None) or "log"))
+    least = get("irreducible", None)
+    least = None if least is None or math.isnan(least) else float(least)
+    return Terms(risk, refinement, uncertainty, str(get("loss", None) or "log"), least)

@@ -135,8 +135,13 @@ def classes_table(found: Evaluation, terminal: int = 0) -> Table:
         Column("AUROC", digits=digits, spare=5, help="One-vs-rest."),
         Column("ECE", digits=digits, spare=3, help="Calibration error in 15 bins of equal width."),
         Column("log loss", digits=digits, help="Mean over its rows."),
+        Column("calibr.", digits=digits, spare=6, help="What calibration takes off it."),
+        Column("refin.", digits=digits, spare=7, help="Refinement: what is left."),
     ]
-    names = ("n", "share", "mean_probability", "recall", "auroc", "ece", "log_loss")
+    names = (
+        *("n", "share", "mean_probability", "recall", "auroc", "ece"),
+        *("log_loss", "calibration", "refinement"),
+    )
     rows = [[str(each.label), *(getattr(each, n) for n in names)] for each in found.per_class]
     return Table("Classes", columns, rows, terminal=terminal)
 

@@ -25,7 +25,7 @@ REPEATED = 0.2  # and of test rows of the same table
 FEW_FEATURES = 3  # with this few, rows are often equal
 MOST_RARE = 3  # classes that are named
 TEST_FRACTION = 0.2
-MOST_TEST = 2000  # test rows if time is limited, which leaves more to learn from
+MOST_TEST = 2000  # test rows for several kinds of models, whose time is limited
 LEAST_ROWS = 20  # with a label: fewer cannot be trained on, validated on and calibrated by
 # Wrong labels that a column which holds the answer may suggest, per row that is not of the largest class, one
 # more counted than there are: so with fewer than 50 such rows nothing is suspected, but a column with one
@@ -47,7 +47,7 @@ class Options:
     patience: int | None = None
     folds: int | str | None = "auto"
     validation_fraction: float = 0.2
-    test_fraction: float | None = None  # by default a fifth, or fewer rows if time is limited
+    test_fraction: float | None = None  # by default a fifth; fewer rows for several kinds of models
     refit: bool = True
     seed: int = 0
     n_threads: int | None = None
@@ -103,10 +103,10 @@ def prepare(
     places: NDArray[np.int64] | None = None
     test: Rows | None = None
     whole, refit = rows, False
-    is_timed = options.model == "auto" or options.time_limit is not None
     fraction = options.test_fraction
     if fraction is None:
-        fraction = min(TEST_FRACTION, MOST_TEST / rows.n if is_timed else 1.0)
+        most = MOST_TEST / rows.n if options.model == "auto" else 1.0
+        fraction = min(TEST_FRACTION, most)
     if test_table is not None:
         test = _rows(test_table, schema, optional=True).with_keys()
         places = np.arange(test.n)
@@ -127,6 +127,7 @@ def prepare(
     # Another seed each time, else the same draw would decide twice. Rows that are held out twice show how far
     # models disagree; test rows do so, too.
     n_more = AUTO_FOLDS if small else 0 if test is not None else 2
+    is_timed = options.model == "auto" or options.time_limit is not None
     # More models of the one that is chosen.
     refit = refit or (test is None and options.tune > 1 and not is_timed)
     n_here = 0 if refit or options.tune > 1 or is_timed else n_more

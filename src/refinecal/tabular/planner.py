@@ -143,7 +143,7 @@ class Planner:
             later = self._retraining([other.tested.candidate for other in used[place + 1 :]])
             n_again, found = self._count_folds_again(number, later), []
             if n_again and everything is not None:
-                planned = self.again * self.total([number], n_again)
+                planned = self.again * self.total([number], min(n_again, self.n_folds))
                 most = max(LEAST_SLACK * planned, self.clock.left - later)
                 most = min(most, self.clock.left)
                 found = self.train(everything, number, range(n_again), most)

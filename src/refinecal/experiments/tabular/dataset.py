@@ -144,6 +144,22 @@ def split(y: ArrayLike, number: int, seed: int = 0) -> tuple[Indices, Indices, I
     return order[:n_train], order[n_train : n_train + n_val], order[n_train + n_val :]
 
 
+def split_fold(
+    y: ArrayLike, number: int, seed: int, n_folds: int, fold: int
+) -> tuple[Indices, Indices, Indices]:
+    """Return the rows of one of ``n_folds`` folds: stratified, of all rows of a split but its test rows.
+
+    >>> parts = [split_fold([0, 1] * 50, 0, 0, 5, fold) for fold in range(5)]
+    >>> sorted(int(row) for _, val, _ in parts for row in val) == sorted([*parts[0][0], *parts[0][1]])
+    True
+    """
+    *rest, test = split(y, number, seed)
+    rows = np.concatenate(rest)  # in random order
+    rows = rows[np.argsort(np.asarray(y)[rows], kind="stable")]
+    held_out = np.arange(len(rows)) % n_folds == fold
+    return rows[~held_out], rows[held_out], test
+
+
 def _bring_all_classes(labels: NDArray[Any], order: Indices, n_train: int) -> None:
     """Exchange rows until the first ``n_train`` of the order have all classes, or no class to spare."""
     classes, codes = np.unique(labels, return_inverse=True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refinecal.experiments.comparing import LEVEL, Floats, Summary, relative, summarize
-from refinecal.experiments.tabular.procedures import OURS, REFERENCE, Row, Training
+from refinecal.experiments.tabular.procedures import OURS, REFERENCE, Row, Training, folds_in
 
 Procedure = tuple[str, str]
 Index = dict[tuple[str, str, Procedure], dict[tuple[str, int], Row]]
@@ -83,6 +83,7 @@ def compare(
     procedure: Procedure,
     reference: Procedure = REFERENCE,
     score: str = "log_loss",
+    reference_mode: str | None = None,
 ) -> Comparison:
     """Compare two procedures on every data set on which a method was run with both.
 
@@ -91,15 +92,17 @@ def compare(
     mean is :math:`s^2 (1/m + n_{test} / (n_{train} + n_{val}))`, not :math:`s^2 / m`. With one or two splits
     and the usual reference, the test rows decide instead, as if all splits had the same; of two splits, their
     scatter if that is larger. Test rows do not tell how another training run would turn out.
+
+    The reference may be of another mode.
     """
     known = rows if isinstance(rows, dict) else index(rows)
     ours = known.get((method, mode, procedure), {})
-    theirs = known.get((method, mode, reference), {})
+    theirs = known.get((method, reference_mode or mode, reference), {})
     pairs: dict[str, list[tuple[Row, Row]]] = {}
     for key, row in ours.items():
         if key in theirs:
             pairs.setdefault(key[0], []).append((row, theirs[key]))
-    by_rows = reference == REFERENCE and score == "log_loss"
+    by_rows = reference == REFERENCE and score == "log_loss" and reference_mode in (None, mode)
     sets = [_on_set(each, score, by_rows) for each in pairs.values()]
     return Comparison(method, mode, *procedure, score, sets)
 
@@ -139,6 +142,7 @@ def _test_gaps(gaps: Floats, row_errors: Sequence[float]) -> tuple[float, float]
 
 # ---- sets and training runs with a property in common ------------------------------------------------------
 
+EACH = "each training"  # instead of a mode
 INF = math.inf
 Classes = Sequence[tuple[float, str]]  # the upper end and the name of each class
 VALIDATION = (
@@ -183,7 +187,9 @@ def of_sets(rows: Index, trainings: Iterable[Training], method: str, mode: str) 
 
 
 def _rises(rows: Index, trainings: Iterable[Training], method: str, mode: str) -> dict[str, float]:
-    """Return for each set the rise in the run that log loss chose, averaged over splits."""
+    """Return for each set the rise in the run that log loss chose, averaged over splits; none for folds."""
+    if folds_in(mode):
+        return {}
     chosen = {at: row.config for at, row in rows.get((method, mode, REFERENCE), {}).items()}
     rises: dict[str, list[float]] = {}
     for each in trainings:
@@ -209,7 +215,7 @@ def of_trainings(trainings: Iterable[Training], method: str) -> Iterator[Regime]
             for each in runs:
                 sets.setdefault(each.set, []).append((each.refinement, each.log_loss))
             changes = [relative(*np.mean(some, axis=0).tolist()) for some in sets.values()]
-            yield Regime(method, "each training", by, name, len(runs), summarize(changes))
+            yield Regime(method, EACH, by, name, len(runs), summarize(changes))
 
 
 def _classify(

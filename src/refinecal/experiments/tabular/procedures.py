@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,12 @@ from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.evaluation import paired_difference, row_losses
 from refinecal.experiments.units import UnitResult
 from refinecal.metrics import auroc
+from refinecal.training.crossfit import Ensemble, HeldOut, all_classes, average
 
 Floats = NDArray[np.float64]
 
 DEFAULT, TUNED = "default", "tuned"
-MODES = (DEFAULT, TUNED)
+MODES = (DEFAULT, TUNED)  # and these with folds, see mode_of
 NONE, SMOOTH, PLAIN, AUTO = "none", "temperature", "unsmoothed", "auto"
 CALIBRATIONS = (NONE, SMOOTH, PLAIN, AUTO)
 REFERENCE = ("log_loss", SMOOTH)  # what the paper's figures compare with
@@ -37,7 +39,7 @@ class Row(NamedTuple):
     set: str
     split: int
     method: str
-    mode: str  # "default" parameters, or "tuned": the best of the random ones
+    mode: str  # "default" parameters, or "tuned": the best of the random ones; then the number of folds
     metric: str  # chose the step and, if tuned, the configuration
     calibration: str
     config: int
@@ -86,6 +88,8 @@ class Timing(NamedTuple):
     split: int
     method: str
     config: int
+    folds: int
+    fold: int
     training: float
     tracking: float
     predicting: float
@@ -100,31 +104,64 @@ class Judgements(NamedTuple):
     timings: list[Timing]
 
 
+def mode_of(config: int, folds: int) -> str:
+    """Return how a method is run: with which parameters, and as the average of how many folds.
+
+    >>> mode_of(0, 0), mode_of(3, 5)
+    ('default', 'tuned, 5 folds')
+    """
+    return MODES[config > 0] + (f", {folds} folds" if folds else "")
+
+
+def folds_in(mode: str) -> int:
+    """Return the number of folds of a mode, 0 without.
+
+    >>> folds_in("default"), folds_in("tuned, 5 folds")
+    (0, 5)
+    """
+    return int(mode.split()[-2]) if mode.endswith("folds") else 0
+
+
 def judge(units: Iterable[UnitResult], auto: bool = True) -> Judgements:
     """Return the test scores of the training runs of one method on one split of one data set.
 
     Parameters
     ----------
     units : iterable of UnitResult
-        By increasing configuration; each is read once, and only what was chosen is kept.
+        By increasing configuration, the folds of one together; each is read once, and only what was chosen
+        is kept. Folds of which one is missing are left out.
     auto : bool, default True
         Whether to calibrate by ``"auto"``, too, which takes most of the time.
     """
-    modes: dict[str, dict[str, _Choice]] = {mode: {} for mode in MODES}
+    modes: dict[str, dict[str, _Choice | _Average]] = {}
     trainings, timings = [], []
-    for unit in units:
-        chosen = modes[TUNED if unit.key.config else DEFAULT]
-        for metric, value in unit.value.items():
+    for (config, folds), group in groupby(units, lambda unit: (unit.key.config, unit.key.folds)):
+        each = []
+        for unit in group:
+            training, tracking, predicting = (
+                float(unit.seconds.get(name, math.nan)) for name in Timing._fields[6:9]
+            )
+            timings.append(Timing(*unit.key, training, tracking, predicting, unit.peak_memory))
+            each.append(unit)
+        if folds and len(each) < folds:
+            continue
+        chosen = modes.setdefault(mode_of(config, folds), {})
+        for metric in each[0].value:
+            if not all(metric in unit.value for unit in each):
+                continue
+            value = float(np.mean([unit.value[metric] for unit in each]))
             if metric not in chosen or _is_better(metric, value, chosen[metric].value):
-                chosen[metric] = _Choice.of(unit, metric)
-        if {REFERENCE[0], OURS[0]} <= set(unit.best):
-            trainings.append(_training(unit))
-        training, tracking, predicting = (
-            float(unit.seconds.get(name, math.nan)) for name in Timing._fields[4:7]
-        )
-        timings.append(Timing(*unit.key, training, tracking, predicting, unit.peak_memory))
-    rows = [row for mode, chosen in modes.items() for row in _rows(mode, chosen, auto)]
+                made: Any = _Average if folds else _Choice
+                chosen[metric] = made.of(each if folds else each[0], metric)
+        if not folds and {REFERENCE[0], OURS[0]} <= set(each[0].best):
+            trainings.append(_training(each[0]))
+    rows = [row for mode in order_modes(modes) for row in _rows(mode, modes[mode], auto)]
     return Judgements(rows, trainings, timings)
+
+
+def order_modes(modes: Iterable[str]) -> list[str]:
+    """Return modes by their number of folds, default ones first."""
+    return sorted(modes, key=lambda mode: (folds_in(mode), mode))
 
 
 def _is_better(metric: str, value: float, than: float) -> bool:
@@ -159,6 +196,11 @@ class _Choice:
     y_test: NDArray[np.int64]
     test: NDArray[Any]
 
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Which configuration at which step: choices of the same place have the same scores."""
+        return self.config, self.step
+
     @classmethod
     def of(cls, unit: UnitResult, metric: str) -> _Choice:
         key, step = unit.key, unit.best[metric]
@@ -188,6 +230,57 @@ class _Choice:
             return scores
         # Smoothing changes no order, but in its probabilities large logits are equal.
         return replace(scores, auroc=auroc(self.y_test, logits=calibrator.beta_ * test))
+
+
+@dataclass(frozen=True, slots=True)
+class _Average:
+    """The models of all folds at their own steps: calibrated by the rows held out of each, then averaged."""
+
+    about: dict[str, Any]
+    config: int
+    step: int  # the median
+    steps: int
+    value: float
+    chosen: tuple[int, ...]  # the step of each model
+    held_out: list[HeldOut]
+    known: list[NDArray[np.int64]]
+    y_test: NDArray[np.int64]
+    test: list[Floats]  # log-probabilities of all classes
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Which configuration at which steps: choices of the same place have the same scores."""
+        return self.config, *self.chosen
+
+    @classmethod
+    def of(cls, units: list[UnitResult], metric: str) -> _Average:
+        first, k = units[0], units[0].n_classes
+        steps = [unit.best[metric] for unit in units]
+        known = [unit.classes_known for unit in units]
+        seen = np.isin(first.y_test, np.unique(np.concatenate(known)))
+        held_out, test = [], []
+        for unit, step in zip(units, steps, strict=True):
+            y, val = _drop_unseen_classes(unit, unit.y_val, unit.val_logits[step])
+            logits = all_classes(val, unit.classes_known, k)
+            held_out.append(HeldOut(logits, unit.classes_known[y], None, np.arange(len(y))))
+            test.append(all_classes(unit.test_logits[step], unit.classes_known, k)[seen])
+        about = _Choice.of(first, metric).about
+        about["n_val"] = sum(unit.n_val for unit in units)
+        lengths = [len(next(iter(unit.history.values()))) for unit in units]
+        value = float(np.mean([unit.value[metric] for unit in units]))
+        numbers = (first.key.config, int(np.median(steps)), max(lengths), value)
+        return cls(about, *numbers, tuple(steps), held_out, known, first.y_test[seen], test)
+
+    def scores(self, calibration: str) -> _Scores:
+        """Return the scores of the test rows, averaged over models after a calibration shared by all."""
+        if calibration == NONE:
+            probs = average((np.exp(each) for each in self.test), self.known, None)
+        else:
+            kind: Any = TemperatureScaling(laplace=False) if calibration == PLAIN else "temperature"
+            kind = "auto" if calibration == AUTO else kind
+            classes = range(self.test[0].shape[1])
+            probs = Ensemble.fit(self.held_out, self.known, kind, classes).predict_proba(self.test)
+        return _score_probs(self.y_test, np.asarray(probs, np.float64))
 
 
 def _drop_unseen_classes(
@@ -220,15 +313,15 @@ def _score_probs(y: NDArray[np.int64], probs: Floats) -> _Scores:
 # ---- rows of the tables ------------------------------------------------------------------------------------
 
 
-def _rows(mode: str, chosen: Mapping[str, _Choice], auto: bool) -> Iterator[Row]:
+def _rows(mode: str, chosen: Mapping[str, _Choice | _Average], auto: bool) -> Iterator[Row]:
     """Yield a row for each metric and calibration; choices of the same step are scored once."""
     if REFERENCE[0] not in chosen:
         return
-    known: dict[tuple[int, int, str], _Scores] = {}
+    known: dict[Any, _Scores] = {}
 
     def scores(metric: str, calibration: str) -> _Scores:
         choice = chosen[metric]
-        at = (choice.config, choice.step, calibration)
+        at = (*choice.place, calibration)
         if at not in known:
             known[at] = choice.scores(calibration)
         return known[at]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from refinecal._core.errors import fail_choice
 from refinecal.experiments.plan import Plan, TableKey
 from refinecal.experiments.pools import forget_peak, peak_memory
-from refinecal.experiments.tabular.sets import Dataset, Source, split
+from refinecal.experiments.tabular.sets import Dataset, Source, split, split_fold
 from refinecal.experiments.units import UnitResult
 from refinecal.training.rows import Rows
 from refinecal.training.spaces import draw
@@ -27,52 +28,63 @@ from refinecal.training.trainer import TrainingRun
 class Method:
     """A way to train on a table; its framework is imported when :attr:`model` is read."""
 
-    name: str
+    kind: str  # of model
     max_steps: int  # of every training run: rounds, epochs, or penalties
     step_name: str = "round"
-    from_paper: bool = False  # whether the paper has it too, with these steps and this search space
+    default_steps: int | None = None  # with default parameters, if fewer
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # parameters of every training run
 
     @property
     def model(self) -> type[TableModel]:
         """The class that trains it."""
-        return get_model(self.name)
+        return get_model(self.kind)
 
     def params(self, config: int, seed: int) -> dict[str, Any]:
-        """Return the parameters of a configuration, drawn with a seed; none for number 0, the default.
+        """Return the parameters of a configuration, drawn with a seed; number 0 has the defaults.
 
         >>> METHODS["xgboost"].params(0, seed=1)
         {}
         >>> sorted(METHODS["mlp"].params(1, seed=1))
-        ['dropout', 'learning_rate', 'weight_decay']
+        ['dropout', 'learning_rate', 'n_layers', 'weight_decay']
         """
-        if config == 0:
-            return {}
-        return draw(self.name, np.random.default_rng(seed))
+        drawn = draw(self.kind, np.random.default_rng(seed)) if config else {}
+        return {**self.fixed, **drawn}
+
+    def steps(self, config: int, most: int | None = None) -> int:
+        """Return how many steps a configuration is trained, at most.
+
+        >>> METHODS["xgboost"].steps(0), METHODS["xgboost"].steps(1), METHODS["xgboost"].steps(1, most=50)
+        (100, 1000, 50)
+        """
+        own = self.default_steps if config == 0 and self.default_steps else self.max_steps
+        return own if most is None else min(most, own)
 
 
+# The first three are the paper's, as its authors ran them: default XGBoost has the library's 100 rounds, and
+# the MLP three hidden layers.
 METHODS = {
-    method.name: method
-    for method in (
-        Method("xgboost", 1000, from_paper=True),
-        Method("mlp", 256, "epoch", from_paper=True),
-        Method("realmlp", 256, "epoch", from_paper=True),
-        Method("lightgbm", 1000),
-        Method("catboost", 1000),
-        Method("hist-gb", 1000),
-        Method("logistic", 30, "strength"),
-    )
+    "xgboost": Method("xgboost", 1000, default_steps=100),
+    "mlp": Method("mlp", 256, "epoch", fixed={"n_layers": 3}),
+    "realmlp": Method("realmlp", 256, "epoch"),
+    "xgboost-1000": Method("xgboost", 1000),
+    "mlp-4": Method("mlp", 256, "epoch"),
+    "lightgbm": Method("lightgbm", 1000),
+    "catboost": Method("catboost", 1000),
+    "hist-gb": Method("hist-gb", 1000),
+    "logistic": Method("logistic", 30, "strength"),
 }
+CHANGED = {"xgboost": "xgboost-1000", "mlp": "mlp-4"}  # what they were in version 1 of the protocol
 
 
-def get_method(name: str) -> Method:
-    """Return a method by its name, one of ``METHODS``.
+def get_method(name: str, version: int = Plan.VERSIONS[-1]) -> Method:
+    """Return a method by its name, one of ``METHODS``, as it is in a version of the protocol.
 
     >>> get_method("mlp").max_steps
     256
     """
     if name not in METHODS:
         fail_choice("method", name, list(METHODS), "left out")
-    return METHODS[name]
+    return METHODS[CHANGED.get(name, name) if version == 1 else name]
 
 
 KEPT = 2  # data sets that a worker keeps: its next run often uses the previous one
@@ -114,10 +126,13 @@ def run_unit(key: TableKey, plan: Plan, dataset: Dataset) -> UnitResult:
     from refinecal.experiments.tabular.tracking import Tracker, warm_up
 
     forget_peak()
-    method = get_method(key.method)
+    method = get_method(key.method, plan.version)
     params = method.params(key.config, plan.seed_of(key, "params"))
     y = np.asarray(dataset.y, np.int64)
-    train, val, test = split(y, key.split, plan.seed)
+    if key.folds:
+        train, val, test = split_fold(y, key.split, plan.seed, key.folds, key.fold)
+    else:
+        train, val, test = split(y, key.split, plan.seed)
     known = np.unique(y[train])
     if len(known) < 2:
         raise ValueError(
@@ -134,7 +149,7 @@ def run_unit(key: TableKey, plan: Plan, dataset: Dataset) -> UnitResult:
             Rows(dataset.X.iloc[val], _columns(y[val], known)),
             np.arange(len(known)),
             tracker,
-            min(plan.max_steps or method.max_steps, method.max_steps),
+            method.steps(key.config, plan.max_steps),
             params,
             plan.seed_of(key),
             plan.n_threads,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from refinecal._core.format import list_names
-from refinecal.experiments.tabular.dataset import Dataset, apply_rules, split
+from refinecal.experiments.tabular.dataset import Dataset, apply_rules, split, split_fold
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +25,7 @@ __all__ = [
     "find_talent",
     "openml_sets",
     "split",
+    "split_fold",
     "survey",
 ]
 

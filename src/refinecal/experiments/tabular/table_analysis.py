@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache, cached_property
 from itertools import product
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from refinecal.experiments.tabular import differences
 from refinecal.experiments.tabular.differences import Comparison, Procedure, Regime
 from refinecal.experiments.tabular.procedures import (
     AUTO,
-    DEFAULT,
     MODES,
     NONE,
     OURS,
@@ -31,8 +29,11 @@ from refinecal.experiments.tabular.procedures import (
     Row,
     Timing,
     Training,
+    folds_in,
+    mode_of,
+    order_modes,
 )
-from refinecal.experiments.tabular.protocol import METHODS
+from refinecal.experiments.tabular.protocol import METHODS, get_method
 
 METRIC_WORDS = {
     "log_loss": "log loss",
@@ -43,7 +44,9 @@ METRIC_WORDS = {
     "brier_refinement": "Brier refinement",
     "refinement_cv5": "refinement, 5-fold",
     "refinement_loo": "refinement, LOO",
+    "refinement_laplace": "refinement, smoothed",
     "refinement_isotonic": "isotonic ref.",
+    "refinement_ivap": "Venn-Abers ref.",
 }
 SCORE_WORDS = {
     "log_loss": "test log loss",
@@ -57,18 +60,21 @@ METHOD_WORDS = {
     "lightgbm": "LightGBM",
     "catboost": "CatBoost",
     "hist-gb": "HistGradientBoosting",
+    "xgboost-1000": "XGBoost, 1,000 rounds",
     "mlp": "MLP",
+    "mlp-4": "MLP, 4 layers",
     "realmlp": "RealMLP",
     "logistic": "logistic regression",
 }
 STEP_WORDS = {name: method.step_name for name, method in METHODS.items()}
 SHORT_WORDS = {"hist-gb": "HistGB", "logistic": "logistic"}  # where there is little room
 MANY = 0.1  # part of the training runs
+KINDS = ("", "_laplace", "_cv5", "_loo", "_isotonic", "_ivap")  # of refinement
 # What the figures show, from top to bottom.
 SHOWN: tuple[Procedure, ...] = (
     ("log_loss", NONE),
     *((metric, SMOOTH) for metric in ("accuracy", "auroc", "brier", "brier_refinement")),
-    *((f"refinement{kind}", SMOOTH) for kind in ("", "_cv5", "_loo", "_isotonic")),
+    *((f"refinement{kind}", SMOOTH) for kind in KINDS),
     ("log_loss", AUTO),
     ("refinement", AUTO),
 )
@@ -77,9 +83,7 @@ QUESTIONS: tuple[tuple[Procedure, Procedure], ...] = (
     (OURS, REFERENCE),
     (OURS, ("log_loss", NONE)),
     (REFERENCE, ("log_loss", NONE)),
-    (("refinement_loo", SMOOTH), OURS),
-    (("refinement_cv5", SMOOTH), OURS),
-    (("refinement_isotonic", SMOOTH), OURS),
+    *(((f"refinement{kind}", SMOOTH), OURS) for kind in KINDS[1:]),
     (("brier", SMOOTH), OURS),
     (OURS, ("refinement", PLAIN)),
     (("refinement", AUTO), OURS),
@@ -141,7 +145,7 @@ class Analysis:
         self.compare = cache(self._compare)
         self._trainings, self._timings = (
             pd.DataFrame(rows, columns=kind._fields).assign(
-                mode=lambda runs: runs["config"].gt(0).map({False: DEFAULT, True: TUNED})
+                mode=[mode_of(row.config, getattr(row, "folds", 0)) for row in rows]
             )
             for rows, kind in ((results.trainings, Training), (results.timings, Timing))
         )
@@ -150,7 +154,11 @@ class Analysis:
     def pairs(self) -> list[tuple[str, str]]:
         """Methods with their modes, in the order of the plan."""
         known = {(row.method, row.mode) for row in self.results.rows}
-        return [pair for pair in product(self.results.methods, MODES) if pair in known]
+        return [pair for pair in product(self.results.methods, self._modes) if pair in known]
+
+    @cached_property
+    def _modes(self) -> list[str]:
+        return order_modes({*MODES, *self._timings["mode"]})  # of some, folds are yet to come
 
     @cached_property
     def methods(self) -> list[str]:
@@ -167,9 +175,9 @@ class Analysis:
         return [mode for each, mode in self.pairs if each == method]
 
     def procedures(self, method: str, mode: str, score: str = "log_loss") -> list[Procedure]:
-        """Return what there is to show: for ranks and decisions, calibration matters little."""
+        """Return what there is to show: for ranks and decisions, calibration by auto matters little."""
         there = [one for one in SHOWN if (method, mode, one) in self._index]
-        return [one for one in there if score in ("log_loss", "brier") or one[1] == SMOOTH]
+        return [one for one in there if score in ("log_loss", "brier") or one[1] != AUTO]
 
     def _compare(
         self,
@@ -185,6 +193,20 @@ class Analysis:
     def headlines(self) -> list[Comparison]:
         """Stopping by refinement against log loss, both with temperature, for each method and mode."""
         found = [self.compare(method, mode) for method, mode in self.pairs]
+        return [each for each in found if each.sets]
+
+    @cached_property
+    def against_holdout(self) -> list[Comparison]:
+        """Folds against one model, by the same procedures."""
+        found = [
+            differences.compare(
+                *(self._index, method, mode, one, one),
+                reference_mode=mode_of(mode.startswith(TUNED), 0),
+            )
+            for method, mode in self.pairs
+            if folds_in(mode)
+            for one in self.procedures(method, mode)
+        ]
         return [each for each in found if each.sets]
 
     def questions(self, method: str, mode: str) -> list[Question]:
@@ -203,18 +225,22 @@ class Analysis:
         return by_set + by_run
 
     def steps(self, method: str, mode: str) -> dict[str, list[float]]:
-        """Return for each metric the step that it chose, one per data set: the median over splits."""
-        found = {}
-        for metric in METRIC_WORDS:
-            chosen: dict[str, list[int]] = {}
-            for (name, _), row in self._index.get((method, mode, (metric, SMOOTH)), {}).items():
-                chosen.setdefault(name, []).append(row.step)
-            found[metric] = [median(map(float, steps)) for steps in chosen.values()]
-        return {metric: steps for metric, steps in found.items() if steps}
+        """Return for each metric the step that it chose on each split of each data set."""
+        found = {
+            metric: self._index.get((method, mode, (metric, SMOOTH)), {}) for metric in METRIC_WORDS
+        }
+        return {
+            metric: [float(row.step) for row in rows.values()]
+            for metric, rows in found.items()
+            if rows
+        }
 
-    def most_steps(self, method: str) -> int:
-        """Return the length of the longest training run."""
-        return max(each.steps for each in self.results.rows if each.method == method)
+    def most_steps(self, method: str, mode: str) -> int:
+        """Return the length of the longest training run; 0 if none can be compared."""
+        lengths = (
+            each.steps for each in self.results.rows if (each.method, each.mode) == (method, mode)
+        )
+        return max(lengths, default=0)
 
     @cached_property
     def ends(self) -> list[Ends]:
@@ -230,17 +256,27 @@ class Analysis:
         for pair in self.pairs:
             if pair in counts.index and STEP_WORDS.get(pair[0]) != "strength":
                 n, steps, by_loss, by_refinement = counts.loc[pair].tolist()
-                own = METHODS[pair[0]].max_steps if pair[0] in METHODS else steps
-                found.append(Ends(*pair, n, steps, by_loss, by_refinement, steps < own))
+                found.append(
+                    Ends(*pair, n, steps, by_loss, by_refinement, steps < self._own_steps(*pair))
+                )
         return found
+
+    def _own_steps(self, method: str, mode: str) -> int:
+        """Return how many steps a method's training runs have without --max-steps; 0 if it is not known."""
+        version = self.results.plans[0].version
+        known = method in METHODS
+        return get_method(method, version).steps(int(mode == TUNED)) if known else 0
 
     def extent(self, method: str, mode: str) -> tuple[int, int, int]:
         """Return the number of sets, and the most splits and configurations of one."""
         sets = Counter(name for name, _ in self._index.get((method, mode, REFERENCE), {}))
         random = Counter(
-            each[:2] for each in self.results.timings if each.method == method and each.config
+            each[:2]
+            for each in self.results.timings
+            if (each.method, mode_of(each.config, each.folds)) == (method, mode)
         )
-        configs = max(random.values(), default=0) if mode == TUNED else 1
+        configs = max(random.values(), default=0) // max(folds_in(mode), 1)
+        configs = configs if mode.startswith(TUNED) else 1
         return len(sets), max(sets.values(), default=0), configs
 
     @cached_property
@@ -255,7 +291,7 @@ class Analysis:
             memory = float(runs["peak_memory"].max())
             cost = (middle["training"], tracking, middle["predicting"], memory, hours)
             found.append(Cost(method, mode, len(runs), *map(float, cost)))
-        order = list(product(self.methods, MODES))
+        order = list(product(self.methods, self._modes))
         return sorted(
             (each for each in found if each.method in self.methods),
             key=lambda each: order.index(each[:2]),
@@ -284,6 +320,11 @@ class Analysis:
             (each.method, each.mode, each.by, each.name, each.trainings, *_cells(each.summary))
             for each in self.regimes
         ]
+        against = [
+            (each.method, each.mode, each.metric, each.calibration, *_cells(each.summary))
+            for each in self.against_holdout
+        ]
+        folds: CsvTables = {"folds": ((*ABOUT, *SUMMARY), against)} if against else {}
         by_set = [(*which, *one) for which, of in zip(about, every, strict=True) for one in of.sets]
         summary = [(*which, *_cells(of.summary)) for which, of in zip(about, every, strict=True)]
         return {
@@ -292,6 +333,7 @@ class Analysis:
             "sets": ((*ABOUT, "score", *differences.SetComparison._fields), by_set),
             "summary": ((*ABOUT, "score", *SUMMARY), summary),
             "questions": ((*ABOUT, "than_metric", "than_calibration", *SUMMARY), questions),
+            **folds,
             "regimes": (("method", "mode", "by", "class", "trainings", *SUMMARY), regimes),
             "timings": (Timing._fields, self.results.timings),
             "costs": (Cost._fields, self.costs),

@@ -10,11 +10,12 @@ import numpy as np
 
 from refinecal._core.format import number
 from refinecal.experiments.comparing import FEW_SETS, Summary
+from refinecal.experiments.plan import Plan
 from refinecal.experiments.report import Blocks, Cells, Columns, keep_together, number_columns
 from refinecal.experiments.tabular import table_analysis as words
 from refinecal.experiments.tabular import table_figures as figures
-from refinecal.experiments.tabular.differences import FEW_SPLITS, Regime
-from refinecal.experiments.tabular.procedures import MODES, REFERENCE, TUNED
+from refinecal.experiments.tabular.differences import EACH, FEW_SPLITS, Regime
+from refinecal.experiments.tabular.procedures import REFERENCE, TUNED
 from refinecal.experiments.tabular.table_analysis import Analysis
 from refinecal.report import Card, Column, Page, Section, Table
 from refinecal.report.of_evaluation import facts_of
@@ -81,6 +82,7 @@ def page(analysis: Analysis) -> Page:
         headline_section,
         procedures_section,
         regimes_section,
+        folds_section,
         questions_section,
         scores_section,
         stopping_section,
@@ -95,14 +97,17 @@ def page(analysis: Analysis) -> Page:
         cards=cards,
         points=[*points, *filter(None, [words.describe_cut_short(analysis.ends)])],
         sections=[
-            make(analysis) for make in sections if analysis.headlines or make not in needs_both
+            make(analysis)
+            for make in sections
+            if (analysis.headlines or make not in needs_both)
+            and (analysis.against_holdout or make is not folds_section)
         ],
         facts=facts_of(
             sets=len(analysis.sets),
             methods=", ".join(analysis.methods),
             splits=", ".join(str(plan.splits) for plan in plans),
             configurations=", ".join(str(plan.configs) for plan in plans),
-            **{"max-steps": plans[0].max_steps or "each method's own"},
+            **{"max-steps": _describe_steps(plans)},
             seed=plans[0].seed,
             plan=", ".join(plan.key for plan in plans),
         ),
@@ -170,7 +175,7 @@ def headline_section(analysis: Analysis) -> Section:
     ]
     if any(one.splits < FEW_SPLITS for each in analysis.headlines for one in each.sets):
         text.append(FEW)
-    note = words.APART if any(each.mode == TUNED for each in analysis.headlines) else ""
+    note = words.APART if any(each.mode.startswith(TUNED) for each in analysis.headlines) else ""
     table = _table(title, ["method"], rows, note, without=(), explained=True)
     return Section("Refinement or log loss", text, (table,))
 
@@ -200,8 +205,8 @@ def _procedures(analysis: Analysis, score: str) -> Blocks:
 
 def regimes_section(analysis: Analysis) -> Section:
     """Return where refinement helps (figure F.1 of the paper), by sets and by training runs."""
-    by_set = [each for each in analysis.regimes if each.mode in MODES]
-    by_training = [each for each in analysis.regimes if each.mode not in MODES]
+    by_set = [each for each in analysis.regimes if each.mode != EACH]
+    by_training = [each for each in analysis.regimes if each.mode == EACH]
     note = (
         "Each training run with random parameters is stopped by either metric; no configuration is chosen. "
         f"In each class the losses of a set are averaged first, so that every set counts once. {AS_ABOVE}"
@@ -225,13 +230,35 @@ def _regimes_tables(title: str, regimes: Sequence[Regime], note: str) -> list[Ta
     """Return a table for each property of sets or training runs."""
     rows: dict[str, list[tuple[Cells, Summary]]] = {}
     for each in regimes:
-        name = words.method_word(each.method, each.mode if each.mode in MODES else None)
+        name = words.method_word(each.method, each.mode if each.mode != EACH else None)
         about = [name, keep_together(each.name.replace(" %", "%")), each.trainings]
         rows.setdefault(each.by, []).append((about, each.summary))
     columns: Columns = ["method", "class", *number_columns("training runs")]
     known = any(each.summary.wins is not None for each in regimes)
     without = (SIGNS,) if known else (SIGNS, WON)
     return [_table(f"{title} {by}", columns, some, note, without) for by, some in rows.items()]
+
+
+def folds_section(analysis: Analysis) -> Section:
+    """Return how the average of folds compares with one model and the usual validation rows."""
+    rows: list[tuple[Cells, Summary]] = [
+        (
+            [
+                words.method_word(each.method, each.mode),
+                words.procedure_word((each.metric, each.calibration)),
+            ],
+            each.summary,
+        )
+        for each in analysis.against_holdout
+    ]
+    text = (
+        "Every row that is not a test row is held out of one model of the average. A metric chooses the best "
+        "step of each model on these rows, which then calibrate all of them; the average is the geometric "
+        "mean, with and without TS. Both are tested on the same rows.",
+    )
+    title = "Folds against one model by the same metric: relative difference in test log loss, %"
+    table = _table(title, ["method", "procedure"], rows)
+    return Section("Cross-validation instead of a holdout", text, (table,))
 
 
 def questions_section(analysis: Analysis) -> Section:
@@ -273,15 +300,15 @@ def stopping_section(analysis: Analysis) -> Section:
         [
             *(words.method_word(method, mode), words.METRIC_WORDS[metric], len(steps)),
             *np.quantile(steps, (0.25, 0.5, 0.75)).tolist(),
-            analysis.most_steps(method),
+            analysis.most_steps(method, mode),
         ]
         for method, mode in analysis.pairs
         for metric, steps in analysis.steps(method, mode).items()
     ]
-    columns: Columns = ["method", "metric", *number_columns("sets", "25%", "median", "75%", "last")]
-    note = "Of each set, the median over splits."
+    columns: Columns = ["method", "metric", *number_columns("runs", "25%", "median", "75%", "last")]
+    note = "A run is a split of a data set."
     blocks: Blocks = [figures.stopping(analysis, method) for method in analysis.methods]
-    blocks.append(Table("Best steps: quartiles over data sets", columns, rows, note))
+    blocks.append(Table("Best steps: quartiles over data sets and splits", columns, rows, note))
     ends: list[Cells] = [
         [
             *(words.method_word(each.method, each.mode), each.trainings, each.steps),
@@ -363,19 +390,22 @@ def run_section(analysis: Analysis) -> Section:
             words.method_word(each.method, each.mode),
             *analysis.extent(each.method, each.mode),
             each.trainings,
-            analysis.most_steps(each.method),
+            analysis.most_steps(each.method, each.mode),
         ]
         for each in analysis.costs
     ]
-    given = analysis.results.plans[0].max_steps
-    longest = (
-        "each method's own number" if given is None else f"at most {number(given)}, by --max-steps"
-    )
+    longest = _describe_steps(analysis.results.plans)
     note = f"Splits and configurations: the most of any set. Steps: {longest}."
-    if any(each.mode == TUNED for each in analysis.costs):
+    if any(each.mode.startswith(TUNED) for each in analysis.costs):
         note += f" {words.APART}"
     blocks: Blocks = [Table("What was run", ["method", *names], rows, note)]
     if analysis.results.failed:
         failed: list[Cells] = [[str(key), said] for key, said in analysis.results.failed.items()]
         blocks.append(Table("What failed", ["training run", "error"], failed))
     return Section("What was run, and how it was tested", METHOD, blocks)
+
+
+def _describe_steps(plans: Sequence[Plan]) -> str:
+    """Return which limits ``--max-steps`` set."""
+    given = dict.fromkeys(plan.max_steps for plan in plans)
+    return ", ".join("each method's own" if n is None else f"at most {number(n)}" for n in given)

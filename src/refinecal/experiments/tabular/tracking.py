@@ -1,4 +1,4 @@
-"""The nine metrics of the paper's experiment, followed from step to step at little cost.
+"""The metrics of the paper's experiment and some more, followed from step to step at little cost.
 
 All of them come from a few reads of the validation logits: the search for the temperature starts at the last
 step's; derivatives by row give the temperatures without each fold, and without each row; one sort serves
@@ -32,7 +32,7 @@ from refinecal.temperature.fit import MAX_BETA, KernelReader, fit_sample
 Floats = NDArray[np.float64]
 LOG = get_loss("log")
 BRIER = get_loss("brier")
-ONLY_BINARY = "refinement_isotonic"
+ONLY_BINARY = ("refinement_isotonic", "refinement_ivap")
 FOLDS = 5
 FINE = 1e-11  # relative error of beta; the loss has no slope there
 # Of the beta without a fold: an upper bound, a hundredth of which is felt in the loss
@@ -44,9 +44,11 @@ class Tracker(RefinementMonitor):
     """A monitor that never stops training, and knows the best step by each metric.
 
     ``refinement``, ``brier_refinement`` and ``refinement_isotonic`` are fitted and measured on the same rows;
-    ``refinement_cv5`` out of fold with Laplace smoothing, in the same random folds at every step, and
-    ``refinement_loo`` by approximate leave-one-out, as :func:`refinecal.decompose` does with ``cv=``. Logits
-    are rounded to float32, as they will be stored.
+    so are ``refinement_laplace``, temperature scaling with Laplace smoothing inside the estimate as in the
+    paper's main experiments, and ``refinement_ivap``, inductive Venn-Abers prediction: these two may exceed
+    the loss before calibration. ``refinement_cv5`` is out of fold with Laplace smoothing, in the same
+    random folds at every step, and ``refinement_loo`` by approximate leave-one-out, as
+    :func:`refinecal.decompose` does with ``cv=``. Logits are rounded to float32, as they will be stored.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ class Tracker(RefinementMonitor):
     n_classes : int
         Columns of the logits; two may be one column of log-odds.
     names : iterable of str
-        Which metrics; ``refinement_isotonic`` is left out if there are more than two classes.
+        Which metrics; isotonic and Venn-Abers ones are left out if there are more than two classes.
 
     Attributes
     ----------
@@ -69,10 +71,11 @@ class Tracker(RefinementMonitor):
     def __init__(
         self, labels: NDArray[np.int64], n_classes: int, names: Iterable[str] = METRIC_NAMES
     ) -> None:
-        chosen = [_metric(name) for name in names if n_classes == 2 or name != ONLY_BINARY]
+        names = list(names)
+        chosen = [_metric(name) for name in names if n_classes == 2 or name not in ONLY_BINARY]
         if not chosen:
             raise ValueError(
-                f"{ONLY_BINARY} is for two classes, not for {n_classes}: track another metric as well"
+                f"{' and '.join(names)}: for two classes, not for {n_classes}; track another metric as well"
             )
         super().__init__(chosen[0], chosen[1:], n_threads=1)
         rows = np.flatnonzero(labels >= 0)
@@ -165,6 +168,10 @@ class Tracker(RefinementMonitor):
             "brier_refinement": min(brier_after, brier),
             "refinement_cv5": sum(losses) / len(z),
             "refinement_isotonic": min(loops.isotonic_loss(mass, hits), risk),
+            **self._wanted(
+                refinement_laplace=lambda: loops.smoothed_loss(t, beta, len(t)) / len(t),
+                refinement_ivap=lambda: loops.venn_abers_loss(mass, hits),
+            ),
             "refinement_loo": self._left_out(sample, beta, refinement),
         }
 
@@ -192,8 +199,16 @@ class Tracker(RefinementMonitor):
             "refinement": min(fit.loss, risk),
             "brier_refinement": min(brier_after, brier),
             "refinement_cv5": sum(smoothed) / len(z),
+            **self._wanted(
+                refinement_laplace=lambda: _smoothed_loss(sample, fit.beta, len(z)) / len(z)
+            ),
             "refinement_loo": self._left_out(lambda: sample, fit.beta, fit.loss),
         }
+
+    def _wanted(self, **values: Callable[[], float]) -> dict[str, float]:
+        """Return the values of the metrics that are tracked."""
+        names = {metric.name for metric in self.metrics}
+        return {name: value() for name, value in values.items() if name in names}
 
     # ---- temperatures ------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ IMAGES = {  # of training, and of test
     "fashion-mnist": (60_000, 10_000),
 }
 SETTINGS = (  # of appendix E; they are the defaults of a recipe,
-    *("epochs", "schedule", "lr", "momentum", "nesterov", "weight_decay", "batch"),
+    *("epochs", "optimizer", "schedule", "lr", "momentum", "nesterov", "weight_decay", "batch"),
     *("crop", "flip", "cutout", "validation"),
 )
 PROTOCOL: dict[str, Any] = {name: getattr(Settings(), name) for name in SETTINGS}

@@ -20,6 +20,8 @@ METRICS = (  # that choose epochs: the paper's, then the others
 SCORES = ("log_loss", "brier", "accuracy", "ece", "smooth_ece", "auroc")  # of test images
 HIGHER = ("accuracy", "auroc")  # of which more is better
 
+VARIANT = " · "  # between the name of a model and how it was trained, if there are several ways
+
 Floats = NDArray[np.float64]
 Group = tuple[str, str]  # data set, model
 

@@ -17,7 +17,15 @@ from refinecal.experiments.report import CsvTables, join_names, signed
 from refinecal.experiments.results import ImageResults
 from refinecal.experiments.vision.cost import IMAGES, PROTOCOL, RUNS, TABLE, Estimate, estimates
 from refinecal.experiments.vision.cost import published as printed_in_paper
-from refinecal.experiments.vision.history import HIGHER, METRICS, SCORES, Choice, Group, History
+from refinecal.experiments.vision.history import (
+    HIGHER,
+    METRICS,
+    SCORES,
+    VARIANT,
+    Choice,
+    Group,
+    History,
+)
 
 METRIC_WORDS = {
     "log_loss": "log loss",
@@ -40,7 +48,9 @@ MODEL_WORDS = {
     "medium": "medium ResNet",
     "small": "small ResNet",
 }
+SHORT_WORDS = {"resnet18": "RN-18", "wrn28-10": "WRN-28-10"}  # where there is little room
 PAPER = ("log_loss", "brier", "accuracy", "refinement")  # the metrics of its tables
+SAME = ("epochs", "schedule", "lr", "weight_decay", "batch")  # in what counts as the paper's recipe
 DIGITS = 3  # of the paper's tables; accuracy has one, in percent
 WORTH_DRAWING = (*PAPER, "auroc")  # calibration errors are small before anything is learned
 COMPARED = ("dataset", "model", "metric", "calibration")  # columns of CSV files
@@ -118,8 +128,13 @@ class Analysis:
         return set() if len(found) == len(names) > 1 else found
 
     def published(self, group: Group, score: str) -> dict[str, Mean]:
-        """Return what the paper printed, by stopping metric."""
-        found = {metric: printed_in_paper(*group, metric, score) for metric in PAPER}
+        """Return what the paper printed, by stopping metric; of several ways to train, for the paper's."""
+        dataset, (model, *how) = group[0], group[1].split(VARIANT)
+        if how and any(
+            each.recipe[n] != PROTOCOL[n] for each in self.results.of(group) for n in SAME
+        ):
+            return {}
+        found = {metric: printed_in_paper(dataset, model, metric, score) for metric in PAPER}
         return {metric: each for metric, each in found.items() if each is not None}
 
     # ---- comparisons ---------------------------------------------------------------------------------------
@@ -300,6 +315,16 @@ def count_stopped(trainings: Sequence[History]) -> int:
     return sum(bool(each.stopped) and each.epochs < each.recipe["epochs"] for each in trainings)
 
 
+def model_word(model: str) -> str:
+    """Return the name of a model, and how it was trained if there are several ways.
+
+    >>> model_word("resnet18"), model_word("resnet18 · adamw, cosine")
+    ('ResNet-18', 'ResNet-18 · adamw, cosine')
+    """
+    name, *how = model.split(VARIANT)
+    return VARIANT.join([MODEL_WORDS.get(name, name), *how])
+
+
 def group_word(group: Group) -> str:
     """Return the name of a model on a data set.
 
@@ -307,7 +332,7 @@ def group_word(group: Group) -> str:
     'ResNet-18 on CIFAR-10'
     """
     dataset, model = group
-    return f"{MODEL_WORDS.get(model, model)} on {DATASET_WORDS.get(dataset, dataset)}"
+    return f"{model_word(model)} on {DATASET_WORDS.get(dataset, dataset)}"
 
 
 def procedure_word(procedure: Procedure) -> str:

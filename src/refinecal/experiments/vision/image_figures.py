@@ -1,13 +1,15 @@
-"""The figures of the report on images: figures 1 and 4 of the paper, for every run that there is."""
+"""The figures of the report on images: figures 1 and 5 of the paper, for every run that there is."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from refinecal.experiments.vision import image_analysis as words
-from refinecal.experiments.vision.history import Group, History
+from refinecal.experiments.vision.history import VARIANT, Group, History
 from refinecal.experiments.vision.image_analysis import Analysis
-from refinecal.plots.boxes import FEW, RunDifferencesDisplay, StoppingTimesDisplay, group_looks
+from refinecal.plots.boxes import FEW, RelativeDifferencesDisplay, StoppingTimesDisplay
 from refinecal.plots.run_curves import RunCurvesDisplay
 from refinecal.plots.style import draw_panels
 from refinecal.plots.training_curve import TrainingCurveDisplay
@@ -100,39 +102,75 @@ def over_runs(analysis: Analysis, group: Group) -> Figure:
 
 
 def differences(analysis: Analysis) -> Figure:
-    """Return figure 5 of the paper: relative differences to log loss + TS, one dot per run."""
-    names = {
-        group: (
-            words.DATASET_WORDS.get(group[0], group[0]),
-            words.MODEL_WORDS.get(group[1], group[1]),
-        )
-        for group in analysis.groups
-    }
-    looks, key = group_looks(list(names.values()))
-    display = RunDifferencesDisplay(
-        {
-            words.procedure_word(procedure): {
-                words.group_word(group): analysis.relative(group, procedure)
-                for group in analysis.groups
-                if procedure.metric in analysis.metrics(group)
-            }
+    """Return figure 5 of the paper: a panel per data set, a box per network, one dot per run."""
+    panels = {}
+    for dataset in dict.fromkeys(dataset for dataset, _ in analysis.groups):
+        groups = [group for group in analysis.groups if group[0] == dataset]
+        names = _short_names(analysis.groups)
+        rows = {
+            _row_name(procedure, names[group], len(groups) > 1): (procedure, group)
             for procedure in analysis.procedures()
-        },
-        looks={words.group_word(group): looks[name] for group, name in names.items()},
-        key=key,
+            for group in groups
+            if procedure.metric in analysis.metrics(group)
+        }
+        panels[words.DATASET_WORDS.get(dataset, dataset)] = RelativeDifferencesDisplay(
+            {
+                name: analysis.relative(group, procedure)
+                for name, (procedure, group) in rows.items()
+            },
+            colours={
+                name: COLORS.get(procedure.metric, "calibration")
+                for name, (procedure, _) in rows.items()
+            },
+            least=FEW,
+        )
+    rows_most = max(len(each.names) for each in panels.values())
+    height = 0.8 + 0.27 * rows_most
+    said = "; ".join(
+        f"{title}: "
+        + ", ".join(f"{name} median {at[2]:+.2f}%" for name, at in each.quantiles.items())
+        for title, each in panels.items()
     )
-    rows = len(display.names)
-    said = ", ".join(f"{name} median {at[2]:+.2f}%" for name, at in display.quantiles.items())
+    most = max(len(analysis.results.of(group)) for group in analysis.groups)
     return Figure(
-        lambda canvas: display.plot(canvas.add_subplot()),
+        lambda canvas: draw_panels(canvas, panels),
         "Test log loss relative to log loss + TS",
-        "As figure 5 of the paper, turned on its side. One dot per run. "
-        f"{_marks(max(each.size for each in display.values.values()))} Left of 0 is better than stopping "
-        "by log loss and temperature scaling (TS). The axis is logarithmic beyond 0.1%.",
+        f"As figure 5 of the paper, turned on its side. One dot per run. {_marks(most)} Left of 0 is better "
+        "than stopping by log loss and temperature scaling (TS), which also follows the other metrics. The "
+        f"axis is logarithmic beyond 0.1%.{_explain_numbers(analysis.groups)}",
         said,
-        wide=(7.2, 0.9 + 0.42 * rows + 0.18 * -(-len(key) // 5)),
-        narrow=(3.6, 1.1 + 0.42 * rows + 0.17 * -(-len(key) // 2)),
+        wide=(7.2, 0.2 + height * -(-len(panels) // 2)),
+        narrow=(3.6, len(panels) * (height + 0.2)),
     )
+
+
+def _row_name(procedure: words.Procedure, name: str, has_model: bool) -> str:
+    """Return the name of a row: of several networks it is that of the network, too."""
+    if not has_model:
+        return words.procedure_word(procedure)
+    metric = words.METRIC_WORDS[procedure.metric] if procedure.scaled else "without TS"
+    return f"{metric}, {name}"
+
+
+def _short_names(groups: Sequence[Group]) -> dict[Group, str]:
+    """Return short names of networks, with a number for each way to train one, if there are several."""
+    ways = _ways(groups)
+    names = {}
+    for group in groups:
+        name, *how = group[1].split(VARIANT)
+        number = f" ({1 + ways.index(how[0])})" if how else ""
+        names[group] = f"{words.SHORT_WORDS.get(name, name)}{number}"
+    return names
+
+
+def _ways(groups: Sequence[Group]) -> list[str]:
+    return list(dict.fromkeys(how for _, model in groups for how in model.split(VARIANT)[1:]))
+
+
+def _explain_numbers(groups: Sequence[Group]) -> str:
+    """Return what the numbers of :func:`_short_names` mean."""
+    said = "; ".join(f"({number}) {how}" for number, how in enumerate(_ways(groups), 1))
+    return f" Ways to train: {said}." if said else ""
 
 
 def epochs(analysis: Analysis) -> Figure:

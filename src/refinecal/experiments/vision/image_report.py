@@ -10,6 +10,7 @@ import numpy as np
 
 from refinecal._core.format import number
 from refinecal.experiments.comparing import Mean, welch_difference
+from refinecal.experiments.plan import VisionPlan
 from refinecal.experiments.rates import duration
 from refinecal.experiments.report import Blocks, Cells, Columns, keep_together, number_columns
 from refinecal.experiments.results import ImageResults
@@ -19,6 +20,7 @@ from refinecal.experiments.vision import image_figures as figures
 from refinecal.experiments.vision.cost import IMAGES, PROTOCOL, RUNS, TABLE
 from refinecal.experiments.vision.history import Group, History
 from refinecal.experiments.vision.image_analysis import Analysis
+from refinecal.experiments.vision.recipe import ONLY_SGD
 from refinecal.report import Card, Column, Page, Section, Table, Written
 from refinecal.report.of_evaluation import facts_of
 
@@ -54,7 +56,7 @@ def page(analysis: Analysis) -> Page:
                 "data sets": ", ".join(
                     dict.fromkeys(words.DATASET_WORDS[d] for d, _ in analysis.groups)
                 ),
-                "models": ", ".join(words.MODEL_WORDS[model] for model in analysis.models),
+                "models": ", ".join(words.model_word(model) for model in analysis.models),
                 "plan": ", ".join(plan.key for plan in analysis.results.plans),
             }
         ),
@@ -236,7 +238,7 @@ def _other_tables(analysis: Analysis, scaled: bool = True) -> list[Table]:
             if group[1] == model and name not in words.PAPER
         ]
         about = f"test scores {WHEN[scaled]}, ± s.e."
-        title = f"{words.MODEL_WORDS.get(model, model)}, stopped by other metrics: {about}"
+        title = f"{words.model_word(model)}, stopped by other metrics: {about}"
         tables += [Table(title, columns, rows)] if rows else []
     return tables
 
@@ -355,7 +357,7 @@ def _estimate_table() -> Table:
     rows: list[Cells] = [
         [
             *(
-                keep_together(words.MODEL_WORDS[each.model]),
+                keep_together(words.model_word(each.model)),
                 keep_together(words.DATASET_WORDS[each.dataset]),
             ),
             *(each.runs, each.flops / 1e18),
@@ -403,9 +405,7 @@ def _recipes_table(analysis: Analysis, model: str) -> Table:
     ]
     sets = [keep_together(words.DATASET_WORDS.get(dataset, dataset)) for dataset in datasets]
     last = Column("the paper", help="Appendix E; precision is that of the published script.")
-    return Table(
-        f"What was run: {words.MODEL_WORDS.get(model, model)}", ["setting", *sets, last], rows
-    )
+    return Table(f"What was run: {words.model_word(model)}", ["setting", *sets, last], rows)
 
 
 def _setting(value: Any) -> Any:
@@ -427,13 +427,15 @@ def _paper_images(datasets: list[str]) -> dict[str, str]:
 def _settings(runs: list[History]) -> dict[str, Any]:
     """Return by name what the training runs of one group share."""
     first, short = runs[0], words.count_stopped(runs)
+    recipe = {**VisionPlan.ADDED, **first.recipe}
+    names = [name for name in PROTOCOL if recipe["optimizer"] == "sgd" or name not in ONLY_SGD]
     return {
         "runs": len(runs),
         **({"ended before the last epoch": short} if short else {}),
         "training images": number(first.n_train),
         "validation images": number(first.n_val),
         "test images": number(first.n_test),
-        **{name.replace("_", " "): first.recipe.get(name) for name in PROTOCOL},
+        **{name.replace("_", " "): recipe.get(name) for name in names},
         "parameters": keep_together(f"{first.parameters / 1e6:.2f} million"),
         "one image forward": keep_together(f"{first.flops / 1e9:.3g} GFLOP"),
     }

@@ -33,6 +33,7 @@ ABOUT = (
     "peak_memory",
 )  # of a checkpoint; the rest are arrays
 LOGITS = ("val", "test")
+MOMENTUM = "momentum_buffer"  # the optimizer's state of a parameter, by SGD
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class Checkpoint:
     seconds: dict[str, float]  # so far
     peak_memory: int = 0
     net: dict[str, Any] = field(default_factory=dict)  # the state of the network, and
-    momentum: dict[str, Any] = field(default_factory=dict)  # the optimizer's by name of parameter
+    momentum: dict[str, Any] = field(default_factory=dict)  # the optimizer's
     val: dict[int, NDArray[np.float32]] = field(default_factory=dict)  # logits of the best epochs
     test: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
@@ -88,9 +89,10 @@ class CheckpointFile:
             return None
         found = self._read()
         differences = [
-            f"{name} was {found.task.get(name)!r}, now {value!r}"
-            for name, value in json.loads(json.dumps(task)).items()
-            if found.task.get(name) != value
+            f"{name} was {found.task.get(name)!r}, now {now.get(name)!r}"
+            for now in [json.loads(json.dumps(task))]
+            for name in {**now, **found.task}
+            if found.task.get(name) != now.get(name)
         ]
         if differences:
             raise ValueError(
@@ -149,14 +151,14 @@ class Learner:
         net = new_network(recipe.model, n_classes, x.shape[1], seed)
         self.net = devices.prepare(net.to(device, memory_format=layout))  # type: ignore[call-overload]
         self._trained = devices.wrap(self.net)
-        self.optimizer = torch.optim.SGD(
-            self.net.parameters(),
-            lr=recipe.lr,
-            momentum=recipe.momentum,
-            weight_decay=recipe.weight_decay,
-            nesterov=recipe.nesterov,
-            fused=device.type in ("cpu", "cuda"),  # reads each weight once
-        )
+        given: dict[str, Any] = {"lr": recipe.lr, "weight_decay": recipe.weight_decay}
+        given["fused"] = device.type in ("cpu", "cuda")  # reads each weight once
+        self.optimizer: torch.optim.Optimizer
+        if recipe.optimizer == "adamw":
+            self.optimizer = torch.optim.AdamW(self.net.parameters(), **given)
+        else:
+            momentum: Any = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
+            self.optimizer = torch.optim.SGD(self.net.parameters(), **given, **momentum)
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Return an array as a tensor on the device."""
@@ -242,21 +244,25 @@ class Learner:
     # ---- resuming ----------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the state of the network, and the optimizer's momentum by name of parameter."""
-        momentum = {
-            name: self.optimizer.state[parameter].get("momentum_buffer")
+        """Return the state of the network, and the optimizer's: its kind and the name of the parameter."""
+        kept = {
+            name if kind == MOMENTUM else f"{kind}:{name}": value
             for name, parameter in self.net.named_parameters()
+            for kind, value in self.optimizer.state[parameter].items()
+            if value is not None
         }
-        known = {name: value for name, value in momentum.items() if value is not None}
-        return dict(self.net.state_dict()), known
+        return dict(self.net.state_dict()), kept
 
     def load(self, net: Mapping[str, Tensor], momentum: Mapping[str, Tensor]) -> None:
         """Restore what :meth:`state` returned."""
         self.net.load_state_dict(net)
         parameters = dict(self.net.named_parameters())
-        for name, value in momentum.items():
-            room = torch.empty_like(parameters[name])
-            self.optimizer.state[parameters[name]]["momentum_buffer"] = room.copy_(value)
+        for key, value in momentum.items():
+            kind, _, name = key.rpartition(":")
+            parameter = parameters[name]
+            is_alike = value.shape == parameter.shape  # in which case its memory is laid out alike
+            room = torch.empty_like(parameter) if is_alike else value.to(parameter.device)
+            self.optimizer.state[parameter][kind or MOMENTUM] = room.copy_(value)
 
 
 def _mix_seed(*parts: int) -> int:

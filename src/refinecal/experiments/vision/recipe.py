@@ -9,7 +9,9 @@ from typing import Any
 
 from refinecal._core.errors import fail_choice
 
-SCHEDULES = ("step", "cosine")
+OPTIMIZERS = ("sgd", "adamw")
+ONLY_SGD = ("momentum", "nesterov")
+SCHEDULES = ("step", "cosine", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
 STEPS = 3  # equal parts of a training run by the schedule "step"
 FACTOR = 10  # by which the learning rate is divided after each
@@ -22,19 +24,22 @@ POSITIVE = ("lr", "validation")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How to train by SGD, from the first epoch to the last.
+    """How to train, from the first epoch to the last.
 
     Parameters
     ----------
     epochs : int
         How often all training images are seen.
-    lr, momentum, weight_decay, nesterov
-        Of SGD; ``lr`` is the learning rate of the first epoch.
+    optimizer : {"sgd", "adamw"}
+        SGD has ``momentum`` and perhaps ``nesterov``, which AdamW has not.
+    lr, weight_decay
+        Of the optimizer; ``lr`` is the learning rate of the first epoch.
     batch : int
         Images in one step, on all devices together. The last step of an epoch takes the rest; a single
         image is added to the step before it.
-    schedule : {"step", "cosine"}
-        Divide the learning rate by ten after each third of the epochs, or let it fall to 0 as a cosine does.
+    schedule : {"step", "cosine", "constant"}
+        Divide the learning rate by ten after each third of the epochs, let it fall to 0 as a cosine does, or
+        leave it as it is.
     crop, flip, cutout
         Augmentation: how many pixels of zeros to pad with before a random crop, whether to mirror half of the
         images, and the side of the square hole. 0 and ``False`` are without.
@@ -54,6 +59,7 @@ class Settings:
     """
 
     epochs: int = 300
+    optimizer: str = "sgd"
     lr: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 1e-4
@@ -69,7 +75,8 @@ class Settings:
     limit_train: int | None = None
 
     def __post_init__(self) -> None:
-        for name, known in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        choices = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
+        for name, known in choices.items():
             if getattr(self, name) not in known:
                 fail_choice(name, getattr(self, name), list(known[:-1]), repr(known[-1]))
         for name, least in LEAST.items():
@@ -117,8 +124,13 @@ class Recipe(Settings):
         done = (epoch - 1) / self.epochs
         if self.schedule == "cosine":
             return self.lr * (1 + math.cos(math.pi * done)) / 2
+        if self.schedule == "constant":
+            return self.lr
         return self.lr / float(FACTOR ** (STEPS * (epoch - 1) // self.epochs))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values, fit for JSON."""
-        return asdict(self)
+        """Return the fields as plain values, fit for JSON; without the optimizer if it is the paper's."""
+        found = asdict(self)
+        if self.optimizer == OPTIMIZERS[0]:
+            del found["optimizer"]
+        return found
