@@ -118,7 +118,9 @@ def test_failures_are_told_and_do_not_stop_the_rest(folder, tmp_path, monkeypatc
         return lambda new: 2 * new.probs
 
     bad = {"bad breaks": breaks, "bad spins": spins, "bad sums": not_normalised}
-    monkeypatch.setattr(judge, "methods", lambda paper: [*bad.items(), ("none", dict(methods())["none"])])
+    monkeypatch.setattr(
+        judge, "methods", lambda paper: [*bad.items(), ("none", dict(methods())["none"])]
+    )
     monkeypatch.setattr(judge, "MOST_SECONDS", 0.1)
     predict(folder)
     found = judged(folder, judged=tmp_path, only=None, tables=["classes2"])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
+from scipy.special import log_softmax
 from scipy.special import softmax as scaled
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from strategies import drawn, predictions
