@@ -307,6 +307,29 @@ def test_wrong_true_probabilities_are_named(truth, message):
 
 
 @pytest.mark.filterwarnings("ignore:the log loss is infinite:RuntimeWarning")
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("cv", [None, 5, "loo"])
+def test_votes_of_a_forest_are_refined_though_some_say_never(k, cv):
+    """Votes of few trees, and one label that no tree voted for: about as good as isotonic regression."""
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet(0.7 * np.ones(k), size=4000)
+    labels = (truth.cumsum(axis=1) > rng.random((4000, 1))).argmax(axis=1)
+    votes = np.array([rng.multinomial(20, p) for p in truth]) / 20
+    never = votes[np.arange(4000), labels] == 0
+    assert never.sum() > 5
+    found = rc.decompose(labels, votes, cv=cv)
+    assert found.risk == np.inf
+    assert found.sharpness > 0.25 * found.uncertainty
+    assert found.smoothing == 4000
+    assert "mixing with uniform predictions: one row next to 4000" in repr(found)
+    name = "isotonic" if k == 2 else "isotonic-ovr"
+    nonparametric = rc.decompose(labels, votes, calibrator=name, cv=5).refinement
+    assert found.refinement < 1.05 * nonparametric
+    plain = rc.decompose(labels[~never], votes[~never], cv=cv)
+    assert plain.smoothing == 0
+
+
+@pytest.mark.filterwarnings("ignore:the log loss is infinite:RuntimeWarning")
 def test_certain_predictions_that_are_mostly_right_are_better_than_chance():
     labels = np.arange(400) % 2
     said = np.where(np.arange(400) < 60, 1 - labels, labels)

@@ -257,13 +257,24 @@ def test_impossible_classes_at_the_lower_end():
 @pytest.mark.parametrize("k", [2, 3, 200])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_label_of_probability_zero(k, dtype):
-    """The loss is infinite for any beta > 0: the flat prediction is best. With weight 0, it is not there."""
+    """Probabilities are mixed with the uniform ones, as one row next to n. With weight 0, it is not there."""
     labels, logits = drawn(50, k, seed=1)
     logits = logits.astype(dtype)
     logits[7, labels[7]] = -np.inf
     fit = rc.fit_temperature(labels, logits)
-    assert fit.beta == 0
-    assert fit.loss == pytest.approx(math.log(k), rel=1e-15)
+    probs = np.exp(logits - logsumexp(logits.astype(float), axis=1, keepdims=True))
+    mixed = np.log(50 / 51 * probs + 1 / (51 * k))
+    expected = rc.fit_temperature(labels, mixed)
+    assert fit.smoothing == 50
+    assert fit.beta == pytest.approx(expected.beta, rel=1e-6)
+    assert fit.loss == pytest.approx(expected.loss, rel=1e-6)
+    scaling = rc.TemperatureScaling(laplace=False).fit_logits(logits, labels)
+    new = scaling.predict_proba_logits(logits)
+    np.testing.assert_allclose(new, softmax(fit.beta * mixed, axis=1), rtol=1e-5, atol=1e-12)
+    again = rc.TemperatureScaling.from_json(scaling.to_json())
+    np.testing.assert_array_equal(again.predict_proba_logits(logits), new)
+    assert "smoothing_=50" in repr(again)
+    assert "smoothing_" not in scaling.fit_logits(logits[:7], labels[:7]).to_json()
     weights = np.ones(50)
     weights[7] = 0
     kept = rc.fit_temperature(np.delete(labels, 7), np.delete(logits, 7, axis=0))
@@ -673,9 +684,10 @@ def test_predicting_before_fitting_and_with_other_columns():
 
 def test_labels_of_probability_zero_are_counted():
     probs = [[1.0, 0.0], [0.3, 0.7], [0.0, 1.0]]
-    with pytest.warns(RuntimeWarning, match="infinite: 2 of 3 labels have probability 0.*np.clip"):
+    with pytest.warns(RuntimeWarning, match="infinite: 2 of 3 labels have probability 0.*mixed"):
         scaling = rc.TemperatureScaling().fit(probs, [1, 1, 0])
-    assert scaling.beta_ == 0
+    assert scaling.beta_ == 0  # it is wrong more often than right
+    assert scaling.smoothing_ == 3
 
 
 def test_probabilities_taken_for_logits_are_warned_of():

@@ -19,7 +19,7 @@ from refinecal.calibrators import Calibrator
 from refinecal.calibrators.base import as_calibrator
 from refinecal.losses import LogLoss, ProperLoss, get_loss, losses_at, row_losses
 from refinecal.resampling import folds, leave_one_out
-from refinecal.temperature.fit import MAX_BETA
+from refinecal.temperature.fit import MAX_BETA, mix_sample
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 
@@ -82,6 +82,11 @@ class Decomposition:
         """Inverse temperature of the calibrator, if it is temperature scaling."""
         return getattr(self.calibrator, "beta_", None)
 
+    @property
+    def smoothing(self) -> float:
+        """0, unless a label has probability 0: the number of rows next to which a uniform one is mixed in."""
+        return float(getattr(self.calibrator, "smoothing_", 0.0))
+
     def to_dict(self) -> dict[str, float | int | str | None]:
         """Return every term, and beta, as plain numbers."""
         more = () if self.irreducible is None else ("irreducible", "grouping", "reducible")
@@ -93,7 +98,11 @@ class Decomposition:
         part = "" if math.isnan(share) else f"   {share:.1%} of the risk"
         how = type(self.calibrator).__name__
         if self.beta is not None:
-            how += f", beta {self.beta:.4g}{_verdict(self.beta, self.risk, self.sharpness)}"
+            how += f", beta {self.beta:.4g}{_verdict(self.beta, self.smoothing)}"
+        if self.smoothing:
+            how += (
+                f"\n    after mixing with uniform predictions: one row next to {self.smoothing:g}"
+            )
         more = ""
         if self.irreducible is not None:
             more = (
@@ -109,9 +118,9 @@ class Decomposition:
         )
 
 
-def _verdict(beta: float, risk: float, sharpness: float) -> str:
+def _verdict(beta: float, smoothing: float) -> str:
     """Return what an inverse temperature says about the model."""
-    if math.isinf(risk) or (beta < 1e-12 and sharpness > 0):  # other losses stay finite
+    if smoothing:
         return ": a label has probability 0"
     if beta < 1e-12:
         return ": no better than chance"
@@ -254,7 +263,8 @@ def decompose_sample(
     if cv is None:
         refinement = min(fitted._loss_in_sample(sample, loss, threads), risk)
     elif isinstance(cv, str):
-        refinement = leave_one_out(on_cpu(sample), fitted.beta_, loss)  # type: ignore[attr-defined]
+        mixed = mix_sample(on_cpu(sample), fitted.smoothing_)  # type: ignore[attr-defined]
+        refinement = leave_one_out(mixed, fitted.beta_, loss)  # type: ignore[attr-defined]
     else:
         sample, losses = on_cpu(sample), np.empty(sample.n)
         for one, test in fit_folds(fitted, sample, cv, groups, threads):

@@ -235,6 +235,13 @@ def log_softmax(logits: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(gaps - np.log(np.exp(gaps).sum(axis=1, keepdims=True)))
 
 
+def mix_with_uniform(logits: NDArray[Any], n: float) -> Floats:
+    """Return log-probabilities of which the uniform ones are a part, weighted as one row next to n."""
+    logs = log_softmax(logits.astype(np.float64))
+    share, uniform = np.log(n / (n + 1)), -np.log((n + 1) * logits.shape[1])
+    return np.asarray(np.logaddexp(logs + share, uniform))
+
+
 def log_odds(logits: Floats) -> Floats:
     """Return the log-odds of each class against the rest, accurate for confident predictions too."""
     if logits.shape[1] == 2:

@@ -14,13 +14,20 @@ from refinecal._core.sample import (
     gap_columns,
     gap_limit,
     log_softmax,
+    mix_with_uniform,
     scale_logits,
 )
 from refinecal.calibrators._newton import even_weights, mixture_weights
 from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import Calibrator
 from refinecal.losses import LogLoss, ProperLoss, losses_at
-from refinecal.temperature.fit import fit_sample, reader_of, risk_of
+from refinecal.temperature.fit import (
+    TemperatureFit,
+    fit_sample,
+    mix_sample,
+    reader_of,
+    risk_of,
+)
 
 Array = NDArray[np.float64]
 
@@ -42,6 +49,9 @@ class TemperatureScaling(Calibrator):
         The inverse temperature.
     loss_ : float
         Mean log loss of the calibration samples at ``beta_``, before smoothing.
+    smoothing_ : float
+        0, unless a calibration sample has a label of probability 0: then predictions are mixed with the
+        uniform ones before scaling, weighted as one row next to so many.
 
     References
     ----------
@@ -58,6 +68,7 @@ class TemperatureScaling(Calibrator):
 
     beta_: float
     loss_: float
+    smoothing_: float = 0.0
 
     def __init__(self, laplace: bool = True) -> None:
         self.laplace = laplace
@@ -73,11 +84,17 @@ class TemperatureScaling(Calibrator):
         return 1
 
     def _summary(self) -> str:
-        return f"beta_={self.beta_:.6g}"
+        more = f", smoothing_={self.smoothing_:g}" if self.smoothing_ else ""
+        return f"beta_={self.beta_:.6g}{more}"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        fit = fit_sample(sample, start, threads)
+        self._keep(fit_sample(sample, start, threads))
+
+    def _keep(self, fit: TemperatureFit) -> None:
         self.beta_, self.loss_ = fit.beta, fit.loss
+        self.__dict__.pop("smoothing_", None)
+        if fit.smoothing:
+            self.smoothing_ = fit.smoothing
 
     leaves_one_out = is_smooth = True
 
@@ -95,7 +112,7 @@ class TemperatureScaling(Calibrator):
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
     ) -> NDArray[Any]:
         """Return the loss at the best beta, without smoothing, which is for new data."""
-        return losses_at(sample, self.beta_, loss, threads)
+        return losses_at(mix_sample(sample, self.smoothing_), self.beta_, loss, threads)
 
     def _loss_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
@@ -109,19 +126,23 @@ class TemperatureScaling(Calibrator):
         used = sample.drop_weightless()
         reader = reader_of(used, threads)
         risk = risk_of(used, reader=reader)
-        fit = fit_sample(used, start, threads, reader)
-        self.beta_, self.loss_ = fit.beta, fit.loss
+        self._keep(fit_sample(used, start, threads, reader))
         self._remember(sample)
         return risk
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return log_softmax(scale_logits(logits, self.beta_))
+        return log_softmax(self._scale(logits))
 
-    def _curve(self) -> Curve:
-        return polynomial(0.0, self.beta_)
+    def _scale(self, logits: NDArray[Any]) -> NDArray[Any]:
+        if self.smoothing_:
+            logits = mix_with_uniform(logits, self.smoothing_)
+        return scale_logits(logits, self.beta_)
+
+    def _curve(self) -> Curve | None:
+        return None if self.smoothing_ else polynomial(0.0, self.beta_)
 
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        probs = np.exp(scale_logits(logits, self.beta_))
+        probs = np.exp(self._scale(logits))
         probs /= probs.sum(axis=1, keepdims=True)
         return self._smooth(probs)
 

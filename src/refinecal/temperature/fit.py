@@ -13,7 +13,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -32,7 +32,7 @@ from refinecal._core.checks import (
     warn_if_features,
 )
 from refinecal._core.errors import warn
-from refinecal._core.sample import NOTHING, Sample, label_gaps, on_cpu
+from refinecal._core.sample import NOTHING, Sample, label_gaps, mix_with_uniform, on_cpu
 
 MAX_BETA = math.exp(16.0)  # upper end of the paper's search interval (appendix D)
 MAX_READS = 200  # bisection of log beta alone needs about 60
@@ -63,12 +63,16 @@ class TemperatureFit:
         Number of reads of the data; a read of every 10th row counts as 0.1.
     converged : bool
         Whether beta is as accurate as the type of the logits allows.
+    smoothing : float
+        0, unless a label has probability 0. No temperature corrects that, so beta is that of probabilities
+        that were mixed with the uniform ones, weighted as one row next to so many.
     """
 
     beta: float
     loss: float
     n_reads: float
     converged: bool
+    smoothing: float = 0.0
 
     @property
     def temperature(self) -> float:
@@ -91,6 +95,9 @@ def fit_temperature(
     Minimizes :math:`L(\beta) = -\frac1n \sum_i \log \mathrm{softmax}(\beta z_i)_{y_i}`, which is
     convex, over :math:`0 \le \beta \le e^{16}`: 0 if the predictions are no better than chance, the
     upper end if they are never wrong. Each step reads the logits once; about two reads are enough.
+
+    If a label has probability 0, as with votes of forests, the probabilities are first mixed with the uniform
+    ones: :math:`\frac{n}{n+1} p + \frac{1}{(n+1) k}` for n rows, with a warning.
 
     Parameters
     ----------
@@ -173,7 +180,9 @@ def fit_sample(
         n_impossible = int(np.isneginf(label_gaps(on_cpu(sample))).sum())
         if n_impossible:
             _warn_impossible(n_impossible, on_cpu(sample))
-            return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
+            mixed = mix_sample(on_cpu(sample), sample.total)
+            fit = fit_sample(mixed, 1.0, threads)
+            return replace(fit, n_reads=fit.n_reads + found.n_reads, smoothing=sample.total)
         if sample.on_device or sample.logits.dtype != np.float64:
             exact = on_cpu(sample).logits.astype(np.float64)
             return fit_sample(sample.replace(logits=exact), start, threads)
@@ -191,15 +200,19 @@ def fit_sample(
     return TemperatureFit(*found)
 
 
+def mix_sample(sample: Sample, n: float) -> Sample:
+    """Return a sample whose probabilities are mixed with the uniform ones; n = 0 changes nothing."""
+    return sample if n == 0 else sample.replace(logits=mix_with_uniform(sample.logits, n))
+
+
 def _warn_impossible(count: int, sample: Sample) -> None:
     fix = (
-        "Clip the probabilities, for example p = np.clip(p, 1e-3, 1); p /= p.sum(axis=1, keepdims=True), "
-        "pass logits= if they were rounded to 0, or use calibrator='auto', which does not depend on "
+        "Pass logits= if probabilities were rounded to 0, or use calibrator='auto', which does not depend on "
         "temperature scaling."
     )
     warn(
         f"the log loss is infinite: {count} of {sample.n} labels have probability 0, which no temperature "
-        "corrects, so beta is 0 and predictions become flat. "
+        "corrects, so probabilities are first mixed with uniform ones, weighted as one row. "
         + (HARD if is_hard(sample.logits) else fix)
     )
 
