@@ -321,7 +321,7 @@ def test_votes_of_a_forest_are_refined_though_some_say_never(k, cv):
     assert found.risk == np.inf
     assert found.sharpness > 0.25 * found.uncertainty
     assert found.smoothing == 4000
-    assert "mixing with uniform predictions: one row next to 4000" in repr(found)
+    assert "of probabilities mixed with uniform ones, 4000 to 1" in repr(found)
     name = "isotonic" if k == 2 else "isotonic-ovr"
     nonparametric = rc.decompose(labels, votes, calibrator=name, cv=5).refinement
     assert found.refinement < 1.05 * nonparametric

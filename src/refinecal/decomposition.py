@@ -100,9 +100,7 @@ class Decomposition:
         if self.beta is not None:
             how += f", beta {self.beta:.4g}{_verdict(self.beta, self.smoothing)}"
         if self.smoothing:
-            how += (
-                f"\n    after mixing with uniform predictions: one row next to {self.smoothing:g}"
-            )
+            how += f"\n    of probabilities mixed with uniform ones, {self.smoothing:g} to 1"
         more = ""
         if self.irreducible is not None:
             more = (

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +36,7 @@ from refinecal.tabular.fitting import (
 from refinecal.tabular.job import FitRequest, leaderboard, open_fit
 from refinecal.tabular.judgement import describe_delivered, describe_pool, judge
 from refinecal.tabular.planner import Planner, fit_in_time
-from refinecal.tabular.portfolio import draw_all, installed_kinds
+from refinecal.tabular.portfolio import draw_all, installed_kinds, missing_kinds
 from refinecal.tabular.run import Run, write_model
 from refinecal.tabular.schema import Schema
 from refinecal.training import pool
@@ -97,6 +98,11 @@ def fitted(folder, progress=None, limit=np.inf, table=None, resume=False, test=N
     work.open(plan(data, options), resume)
     clock.before = work.elapsed()
     return fit_in_time(data, options, work, progress, clock)
+
+
+def worth(value):
+    """Return a training run of this refinement."""
+    return SimpleNamespace(choices={"refinement": SimpleNamespace(value=value)})
 
 
 def kinds_of(found, units):
@@ -467,6 +473,19 @@ def test_one_kind_that_cannot_be_trained_is_an_error(tmp_path, monkeypatch):
 def test_what_is_not_installed_is_left_out(monkeypatch):
     monkeypatch.setattr(portfolio, "find_spec", lambda name: None if name == "lightgbm" else name)
     assert installed_kinds() == ["hist-gb", "logistic", "extra-trees"]
+    assert missing_kinds() == ["lightgbm"]
+
+
+def test_what_is_not_installed_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(portfolio, "find_spec", lambda name: None if name == "lightgbm" else name)
+    progress = Simulated()
+    fitted(tmp_path, progress)
+    assert "Not installed: lightgbm. Get all with: pip install 'refinecal[auto]'" in progress.said
+
+
+def test_a_kind_that_is_as_good_alone_gets_the_time_that_is_left():
+    found = Planner(None, units={0: [worth(1.0)], 1: [worth(1.05)], 2: [worth(1.2)]})
+    assert [found._is_near_best(number) for number in (0, 1, 2, 3)] == [True, True, False, False]
 
 
 # ---- interrupted ------------------------------------------------------------------------------------------

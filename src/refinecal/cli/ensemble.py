@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from refinecal._core.format import list_names
 from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._outputs import check_output, check_report, write_report
@@ -149,6 +150,12 @@ def _choose(
             classes=first.classes,
             **options,
         )
+        mixed = [name for name, n in zip(found.names, found.smoothing, strict=True) if n > 0]
+        if mixed:
+            console.note(
+                f"labels have probability 0 in {list_names(mixed)}: mixed with uniform probabilities, "
+                f"{first.n} to 1, as are their losses below"
+            )
         page = ensemble_page(found, first.n)
         if out is not None:
             found.save(out)

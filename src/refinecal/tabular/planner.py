@@ -36,7 +36,7 @@ from refinecal.tabular.fitting import (
     by_weight,
     plain_mean,
 )
-from refinecal.tabular.portfolio import draw_all
+from refinecal.tabular.portfolio import draw_all, missing_kinds
 from refinecal.training.crossfit import Best, Disagreement, Ensemble, FoldModel
 from refinecal.training.pool import Pool
 
@@ -52,6 +52,7 @@ WORTH = 0.003  # a kind that lowers refinement by this part is worth fewer folds
 SHORTEST = 0.6  # part of the time of the first run that is enough for another
 LEAST_SLACK = 1.2  # by which runs may be longer than the first one
 CHEAP = 0.15  # part of the time that is left for a kind that the first folds have no use for
+NEAR = 0.1  # part by which refinement may be larger for a kind to be worth that time all the same
 ENOUGH_FOLDS = 3  # of a pool that is trained again on all rows; else what was tested is delivered
 LEAST = 1.0  # seconds for a training run without which there would be no result
 WORTHWHILE = 0.3  # and for any other
@@ -256,6 +257,9 @@ class Planner:
         what += ", the first fold of each first" * (self.n_kinds > 1)
         more = f"; {n_candidates} configurations if there is time" * (n_candidates > self.n_kinds)
         self.say(f"Plan: {what}{more}.")
+        if self.pools and (absent := missing_kinds()):
+            kinds_absent = ", ".join(absent)
+            self.say(f"Not installed: {kinds_absent}. Get all with: pip install 'refinecal[auto]'")
         self._limit_rows()
         self._train_first_folds()
         if not self.units:
@@ -296,9 +300,8 @@ class Planner:
                     return  # too few rows to tell which of them are better
             later, needed = self._retraining([*used, number]), self.rest([number], self.n_folds)
             most = self.clock.left - later
-            if needed > (
-                most if is_new or number in wanted else min(most, CHEAP * self.clock.left)
-            ):
+            is_worth_it = is_new or number in wanted or self._is_near_best(number)
+            if needed > (most if is_worth_it else min(most, CHEAP * self.clock.left)):
                 continue
             self._train_other_folds(number, later)
             used, after = self._weigh_whole()
@@ -409,6 +412,10 @@ class Planner:
             + f" ({duration(max(left, 0))} left)." * (left < np.inf)
         )
         return kept, used
+
+    def _is_near_best(self, number: int) -> bool:
+        """Tell whether a candidate is about as good alone, on its first fold, as the best one there."""
+        return self._worth(number) <= (1 + NEAR) * min(map(self._worth, self.units), default=0.0)
 
     def _weigh_first_folds(self, numbers: Sequence[int]) -> tuple[list[int], float]:
         """Return what would be delivered of some candidates as their first folds say, and its refinement."""

@@ -90,6 +90,11 @@ def installed_kinds() -> list[str]:
     return kinds if INSTEAD[1] in kinds else [INSTEAD[0], *kinds]
 
 
+def missing_kinds() -> list[str]:
+    """Return the kinds of models whose libraries are not installed."""
+    return [kind for kind, needed in PACKAGES.items() if not all(map(find_spec, needed))]
+
+
 def draw_all(options: Options, shape: tuple[int, int] = (0, 0), k: int = 2) -> list[Candidate]:
     """Return the candidates: each kind with its defaults, then with others, of each kind in turn."""
     if options.model != "auto":

@@ -206,14 +206,11 @@ def mix_sample(sample: Sample, n: float) -> Sample:
 
 
 def _warn_impossible(count: int, sample: Sample) -> None:
-    fix = (
-        "Pass logits= if probabilities were rounded to 0, or use calibrator='auto', which does not depend on "
-        "temperature scaling."
-    )
+    fix = "If they were rounded to 0, use logits; the calibrator 'auto' does without temperature scaling."
     warn(
         f"the log loss is infinite: {count} of {sample.n} labels have probability 0, which no temperature "
-        "corrects, so probabilities are first mixed with uniform ones, weighted as one row. "
-        + (HARD if is_hard(sample.logits) else fix)
+        "corrects, so probabilities are first mixed with uniform ones: n / (n + 1) * p + 1 / (n + 1) / k, "
+        f"n = {sample.total:g}. " + (HARD if is_hard(sample.logits) else fix)
     )
 
 

@@ -44,9 +44,9 @@ METRIC_WORDS = {
     "brier_refinement": "Brier refinement",
     "refinement_cv5": "refinement, 5-fold",
     "refinement_loo": "refinement, LOO",
-    "refinement_laplace": "refinement, smoothed",
+    "refinement_laplace": "smoothed ref.",
     "refinement_isotonic": "isotonic ref.",
-    "refinement_ivap": "Venn-Abers ref.",
+    "refinement_ivap": "IVAP ref.",
 }
 SCORE_WORDS = {
     "log_loss": "test log loss",
