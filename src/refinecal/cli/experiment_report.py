@@ -182,7 +182,7 @@ def report_folder(out: Path | None, runs: list[Path], kind: str, title: str) -> 
 
 def _show_unfinished(console: Console, results: Any, sets: int, wrong: list[str]) -> None:
     """Show how many training runs there are, how many are missing, and which failed."""
-    runs = count(len(results.trainings), "training run")
+    runs = count(results.done, "training run")
     console.say(f"{runs} on {count(sets, 'data set')}", "bold")
     if results.missing:
         console.note(f"{count(results.missing, 'training run')} of the plan not yet run")
