@@ -1,7 +1,7 @@
 """Local processes against a local Dask cluster: ``python -m benchmarks.pools``.
 
 Both compute the same units by the code of ``refinecal experiment``: until the first one is done, for each of
-many short ones, with how much memory, and how many are computed again when a worker is killed in the middle.
+many short ones, with how much memory, and how many are computed twice when a worker is killed in the middle.
 """
 
 import os
@@ -113,7 +113,7 @@ def measure(where: str) -> dict[str, float]:
         "until the first unit, s": first,
         f"each unit of {1000 * SECONDS:.0f} ms, ms": 1000 * each,
         "memory of all processes, MB": memory / 1e6,
-        "units computed again after a kill": done - 60,
+        "units computed twice after a kill": done - 60,
         "60 units with a kill, s": seconds,
     }
 

@@ -75,6 +75,7 @@ SECOND: dict[str, dict[str, Any]] = {
     "logistic": {"scaling": "quantile"},
     "mlp": {**TUNED["mlp"], "n_frequencies": 0, "dropout": 0.25, "hidden_size": 384},
 }
+FAST = 0.1  # LightGBM's learning rate for many classes
 SMALL = ("logistic", "knn")  # have two configurations
 MORE = 6  # configurations of each kind that are tried at most if time is left
 PATIENCE = {"logistic": 4}  # its last steps take longest, and are rarely the best
@@ -107,6 +108,8 @@ def draw_all(options: Options, shape: tuple[int, int] = (0, 0), k: int = 2) -> l
     def params(kind: str, turn: int) -> dict[str, Any]:
         found = TUNED.get(kind, {}) if turn == 0 else SECOND.get(kind, {})
         found = found if turn < 2 else draw(kind, rng, near=True)
+        if kind == "lightgbm" and k > MANY_CLASSES:  # a tree per class and round: fewer rounds
+            found = {**found, "learning_rate": max(FAST, found.get("learning_rate", FAST))}
         if "n_frequencies" in found:  # which take time for each column
             most = WAVES // max(1, shape[1])
             found = {**found, "n_frequencies": min(found["n_frequencies"], most)}
