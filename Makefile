@@ -134,7 +134,7 @@ calibrators: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.calibrators report --judged $(JUDGED)
 
 # The paper's figures 4 and D.1: implementations of temperature scaling on default XGBoost.
-PAPER := /tmp/refinecal-figure-4
+PAPER ?= paper-runs
 
 paper-figures: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.calibrators predict --data $(DATA) --out $(PAPER)/predictions --models xgboost \
