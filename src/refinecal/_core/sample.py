@@ -235,11 +235,13 @@ def log_softmax(logits: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(gaps - np.log(np.exp(gaps).sum(axis=1, keepdims=True)))
 
 
-def mix_with_uniform(logits: NDArray[Any], n: float) -> Floats:
-    """Return log-probabilities of which the uniform ones are a part, weighted as one row next to n."""
-    logs = log_softmax(logits.astype(np.float64))
-    share, uniform = np.log(n / (n + 1)), -np.log((n + 1) * logits.shape[1])
-    return np.asarray(np.logaddexp(logs + share, uniform))
+def mix_with_uniform(logs: NDArray[Any], n: float) -> NDArray[Any]:
+    """Mix log-probabilities with the uniform ones, weighted as one row next to n; n = 0 changes nothing."""
+    if n == 0:
+        return logs
+    share, uniform = np.log(n / (n + 1)), -np.log((n + 1) * logs.shape[1])
+    number = logs.dtype.type
+    return np.asarray(np.logaddexp(logs + number(share), number(uniform)))
 
 
 def log_odds(logits: Floats) -> Floats:

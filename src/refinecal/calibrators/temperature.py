@@ -135,7 +135,8 @@ class TemperatureScaling(Calibrator):
 
     def _scale(self, logits: NDArray[Any]) -> NDArray[Any]:
         if self.smoothing_:
-            logits = mix_with_uniform(logits, self.smoothing_)
+            logs = log_softmax(logits.astype(np.float64))
+            logits = mix_with_uniform(logs, self.smoothing_)
         return scale_logits(logits, self.beta_)
 
     def _curve(self) -> Curve | None:

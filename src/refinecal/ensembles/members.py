@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.arrays import Array, column_names, in_order, is_missing, to_numpy
 from refinecal._core.checks import check_sample, check_scores
 from refinecal._core.format import list_names
-from refinecal._core.sample import Sample, log_softmax, row_keys
+from refinecal._core.sample import Sample, log_softmax, mix_with_uniform, row_keys
 from refinecal._core.step_files import LABELS, Layout, Stage, find_files, read_file, read_names
 
 LOWEST = -1e4  # log-probability of a class that a member calls impossible
@@ -285,15 +285,7 @@ def smooth_impossible(
     """
     if (logs[np.arange(len(labels)), labels] > LOWEST).all():
         return logs, 0.0
-    return smooth_logs(logs, total), total
-
-
-def smooth_logs(logs: NDArray[np.float32], n: float) -> NDArray[np.float32]:
-    """Mix probabilities with the uniform ones, weighted as one row next to n."""
-    if n == 0:
-        return logs
-    shift, uniform = np.log(n / (n + 1)), -np.log((n + 1) * logs.shape[1])
-    return np.asarray(np.logaddexp(logs + np.float32(shift), np.float32(uniform)))
+    return mix_with_uniform(logs, total), total
 
 
 # ---- names -------------------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from refinecal._core.files import plain, write_json
 from refinecal._core.format import format_fixed, number, shorten_name, with_error
-from refinecal._core.sample import log_softmax
+from refinecal._core.sample import log_softmax, mix_with_uniform
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.ensembles.members import Given, iterate, naming, read_logs, smooth_logs
+from refinecal.ensembles.members import Given, iterate, naming, read_logs
 from refinecal.evaluation import Difference
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class SelectedEnsemble:
             columns = self.columns[place] if self.columns else None
             with naming(self.names[place], one.kind):
                 logs = read_logs(one.values, one.kind, n, len(self.classes), columns, strict=True)
-            logs = smooth_logs(logs, self.smoothing[place]).astype(np.float64)
+            logs = mix_with_uniform(logs, self.smoothing[place]).astype(np.float64)
             logs = self.betas[place] * logs
             if self.pool == "arithmetic":
                 logs = np.exp(log_softmax(logs))

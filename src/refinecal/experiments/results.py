@@ -268,14 +268,15 @@ def merge_results(results: Sequence[Any]) -> Any:
     if len(results) == 1:
         return results[0]
     plans = [plan for each in results for plan in each.plans]
-    failed = {key: said for each in reversed(results) for key, said in each.failed.items()}
     merge = _merge_images if isinstance(results[0], ImageResults) else _merge_tables
-    return merge(results, plans, failed)
+    return merge(results, plans)
 
 
-def _merge_tables(
-    results: Sequence[TableResults], plans: list[Plan], failed: dict[TableKey, str]
-) -> TableResults:
+def _merge_failed(results: Sequence[Results]) -> dict[Any, str]:
+    return {key: said for each in reversed(results) for key, said in each.failed.items()}
+
+
+def _merge_tables(results: Sequence[TableResults], plans: list[Plan]) -> TableResults:
     check_together(plans)
     order = _order(plans)
 
@@ -292,7 +293,7 @@ def _merge_tables(
     done = {row[:6] for row in timings}
     return TableResults(
         plans,
-        {key: said for key, said in failed.items() if key not in done},
+        {key: said for key, said in _merge_failed(results).items() if key not in done},
         sorted(rows.values(), key=lambda row: order(row.set, row.split, row.method)),
         merge("trainings", 4),
         timings,
@@ -348,13 +349,10 @@ def _unique(names: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(name for some in names for name in some))
 
 
-def _merge_images(
-    results: Sequence[ImageResults], plans: list[VisionPlan], _: dict[ImageKey, str]
-) -> ImageResults:
+def _merge_images(results: Sequence[ImageResults], plans: list[VisionPlan]) -> ImageResults:
     _check_images(results)
     _check_alike((each for one in results for each in (*one.trainings, *one.lost)), TEST_IMAGES)
     results = _name_recipes(results)
-    failed = {key: said for each in reversed(results) for key, said in each.failed.items()}
     kept = {
         each.key: each
         for found in ("lost", "trainings")  # one that diverged may be whole elsewhere
@@ -362,7 +360,7 @@ def _merge_images(
         for each in getattr(one, found)
     }
     every = [each for one in results for each in (*one.trainings, *one.lost)]
-    failed = {key: said for key, said in failed.items() if key not in kept}
+    failed = {key: said for key, said in _merge_failed(results).items() if key not in kept}
     held: Counter[tuple[str, str]] = Counter()
     different: Counter[tuple[str, str]] = Counter()
     found = _sort_images(plans, failed, list(kept.values()), every)
@@ -385,19 +383,23 @@ def _name_recipes(results: Sequence[ImageResults]) -> list[ImageResults]:
             recipe = trained.get(group, one.plans[0].recipe(*group).to_dict())
             recipes.setdefault(group, []).append((one, {**VisionPlan.ADDED, **recipe}))
 
-    def name_group(one: ImageResults, group: Group) -> str:
-        (own,) = (recipe for other, recipe in recipes[group] if other is one)
-        known = [recipe for _, recipe in recipes[group]]
+    def name_group(group: Group, own: dict[str, Any]) -> str:
         # "auto" is the precision of training runs that are yet to come.
         said = ", ".join(
             _name_setting(name, value)
             for name, value in own.items()
-            if value != "auto" and any(each.get(name) not in (value, "auto") for each in known)
+            if value != "auto"
+            and any(other.get(name) not in (value, "auto") for _, other in recipes[group])
         )
         return f"{group[1]}{VARIANT}{said}" if said else group[1]
 
     def rename(one: ImageResults) -> ImageResults:
-        names = {group: name_group(one, group) for group in recipes if _plans(one, group)}
+        names = {
+            group: name_group(group, own)
+            for group, known in recipes.items()
+            for other, own in known
+            if other is one
+        }
 
         def key_of(key: ImageKey) -> ImageKey:
             return key._replace(model=names.get(key[:2], key.model))
@@ -411,10 +413,6 @@ def _name_recipes(results: Sequence[ImageResults]) -> list[ImageResults]:
         return replace(one, trainings=trainings, lost=lost, failed=failed, units=units)
 
     return [rename(one) for one in results]
-
-
-def _plans(results: ImageResults, group: Group) -> bool:
-    return any(group == key[:2] for plan in results.plans for key in plan.units())
 
 
 def _name_setting(name: str, value: Any) -> str:

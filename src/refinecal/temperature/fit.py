@@ -32,7 +32,14 @@ from refinecal._core.checks import (
     warn_if_features,
 )
 from refinecal._core.errors import warn
-from refinecal._core.sample import NOTHING, Sample, label_gaps, mix_with_uniform, on_cpu
+from refinecal._core.sample import (
+    NOTHING,
+    Sample,
+    label_gaps,
+    log_softmax,
+    mix_with_uniform,
+    on_cpu,
+)
 
 MAX_BETA = math.exp(16.0)  # upper end of the paper's search interval (appendix D)
 MAX_READS = 200  # bisection of log beta alone needs about 60
@@ -202,7 +209,9 @@ def fit_sample(
 
 def mix_sample(sample: Sample, n: float) -> Sample:
     """Return a sample whose probabilities are mixed with the uniform ones; n = 0 changes nothing."""
-    return sample if n == 0 else sample.replace(logits=mix_with_uniform(sample.logits, n))
+    if n == 0:
+        return sample
+    return sample.replace(logits=mix_with_uniform(log_softmax(sample.logits.astype(np.float64)), n))
 
 
 def _warn_impossible(count: int, sample: Sample) -> None:
